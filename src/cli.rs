@@ -3,6 +3,7 @@
 // These panic where nobody reads any more: see `output`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod check;
 mod complete;
 mod connection;
 mod definitions;
@@ -50,6 +51,9 @@ enum Command {
     /// Say how far the hubs and forms of a namespace are. Exit status 0: complete; 1: progressing; 2: degraded; 3: halted; 4: the
     /// statuses could not be read.
     Status(status::Arguments),
+    /// Check the installation, and the hubs and forms of a namespace; each fault is printed with what corrects it. Exit status 0: no
+    /// check failed; 1: a check failed; 4: the API server could not be asked.
+    Check(check::Arguments),
     /// Tell why a node or a form waits, what must happen, and when that may be.
     Explain(explain::Arguments),
     /// Show what the release of held nodes would change. Values of Secrets are left out.
@@ -98,7 +102,7 @@ enum Command {
 
 /// The exit status of a command that stopped waiting. (1 is a failure, and 2 wrong arguments.)
 const UNFINISHED: u8 = 3;
-/// That of a status that could not be read.
+/// That of statuses, and of a check, where the API server could not be asked.
 const UNREAD: u8 = 4;
 /// That of a replay or a test of what could not be read: with 1 a plan or a row differs.
 const NOT_BEGUN: u8 = 2;
@@ -144,6 +148,10 @@ pub fn main() -> ExitCode {
             Ok(verdict) => return ExitCode::from(verdict.exit_status()),
             Err(error) => Err(error.into()),
         },
+        Command::Check(arguments) => match check::check(&arguments) {
+            Ok(verdict) => return ExitCode::from(verdict.exit_status()),
+            Err(error) => Err(error.into()),
+        },
         Command::Explain(arguments) => explain::explain(&arguments),
         Command::Diff(arguments) => diff::diff(&arguments),
         Command::Pause(form) => steer(&Verb::Pause(&form)),
@@ -174,6 +182,7 @@ pub fn main() -> ExitCode {
                 () if error.is::<status::Unread>() => ExitCode::from(UNREAD),
                 () if error.is::<replay::Failed>() => ExitCode::from(NOT_BEGUN),
                 () if error.is::<test::Untested>() => ExitCode::from(NOT_BEGUN),
+                () if error.is::<check::Unasked>() => ExitCode::from(UNREAD),
                 () => ExitCode::FAILURE,
             }
         }

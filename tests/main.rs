@@ -6,6 +6,7 @@ mod architecture;
 mod auditor;
 mod bad_input;
 mod bundle;
+mod check;
 mod children;
 mod cluster;
 mod commands;

@@ -19,6 +19,8 @@ pub const DRAIN_MANAGER: &str = "lynqgate-drain";
 pub const CLI_MANAGER: &str = "lynqgate-cli";
 /// Label of a ClusterRole whose rules the operator gets, for the objects of tenants.
 pub const AGGREGATE_TO_TENANTS: &str = "rbac.lynq.sh/aggregate-to-tenants";
+/// Name of the operator's Deployment and of its service account, as the manifests install them.
+pub const OPERATOR: &str = "lynq-controller-manager";
 /// Leader election lease; of the first shard, where the work is divided.
 pub const LEADER_LEASE: &str = "f2130106.lynq.sh";
 /// Annotation of a lease: how many shards its holder divides the work into.
@@ -40,6 +42,8 @@ pub const VALIDATING_CONFIGURATION: &str = "lynq-validating-webhook-configuratio
 pub const FENCE: &str = "lynqgate-fence";
 /// The generateName of the LynqNode that the operator tries to write at its start, in a dry run.
 pub const WRITE_PROBE: &str = "lynqgate-write-probe-";
+/// The generateName of the LynqNode that `lynqgate check` tries to write, in a dry run, to see whether the webhooks answer.
+pub const GATE_PROBE: &str = "lynqgate-gate-probe-";
 /// The webhooks of StatefulSets: those that a LynqNode manages, and those that ask for the gate by their label. An objectSelector
 /// cannot say "or".
 pub const MANAGED_STATEFUL_SETS: &str = "managed.statefulset.lynq.sh";

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cli::output::tell;
 use crate::cluster::client;
-use crate::cluster::lease::{lease_key, shards_of};
+use crate::cluster::lease::{lease_key, lease_of, shards_of};
 use crate::cluster::objects::{ApiError, Objects};
 use crate::decide::child::ObjectKey;
 use crate::decide::operator::shards::shard_of;
@@ -36,6 +36,8 @@ pub struct Connected {
     pub objects: Objects,
     pub namespace: String,
     pub operator_namespace: String,
+    /// User name of the requests.
+    pub user: String,
     /// A command that reads again and again warns once.
     warned: OnceCell<()>,
 }
@@ -84,12 +86,13 @@ impl Connection {
     pub async fn connect(&self) -> Result<Connected, AnyError> {
         let path = self.kubeconfig.as_ref();
         let path = path.map(|path| path.display().to_string());
-        let (kube, _) = client::connect(path.as_deref(), self.context.as_deref()).await?;
+        let (kube, user) = client::connect(path.as_deref(), self.context.as_deref()).await?;
         let of_context = kube.default_namespace().to_owned();
         Ok(Connected {
             objects: Objects::new(kube),
             namespace: self.namespace.clone().unwrap_or(of_context),
             operator_namespace: self.operator_namespace.clone(),
+            user,
             warned: OnceCell::new(),
         })
     }
@@ -160,7 +163,7 @@ impl Connected {
             since,
         };
         let lease = match read {
-            Ok(lease) => lease,
+            Ok(lease) => lease_of(&lease),
             // There are shards, and no replica has ever led this one.
             Err(ApiError::NotFound(_)) if key != first => return missing(None),
             Err(ApiError::NotFound(_)) => {
@@ -179,17 +182,9 @@ impl Connected {
                 return Leader::Leads;
             }
         };
-        let spec = &lease["spec"];
-        let renewed: Option<Timestamp> = spec["renewTime"].as_str().and_then(|at| at.parse().ok());
-        let seconds = spec["leaseDurationSeconds"].as_i64().unwrap_or_default();
-        let held = spec["holderIdentity"]
-            .as_str()
-            .is_some_and(|holder| !holder.is_empty());
-        // Twice as long: the clocks of this machine and the operator's may differ a little.
-        let fresh = renewed.is_some_and(|at| now.duration_since(at).as_secs() <= 2 * seconds);
-        match held && fresh {
+        match lease.is_held(now) {
             true => Leader::Leads,
-            false => missing(renewed),
+            false => missing(lease.renewed_at()),
         }
     }
 }

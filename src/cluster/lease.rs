@@ -354,7 +354,7 @@ pub fn shards_of(lease: &Value) -> usize {
     shards.and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-fn lease_of(object: &Value) -> Lease {
+pub fn lease_of(object: &Value) -> Lease {
     let (metadata, spec) = (&object["metadata"], &object["spec"]);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let number = |field: &str| spec[field].as_i64().unwrap_or_default() as i32;

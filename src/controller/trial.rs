@@ -19,6 +19,7 @@ use crate::cluster::objects::{ApiError, Objects, Served};
 use crate::controller::World;
 use crate::controller::hub::seed;
 use crate::controller::node::apply::{dry_run, dry_run_anew, fits_alone};
+use crate::decide::admission::rights::{VERBS, rule};
 use crate::decide::admission::trial::Trial;
 use crate::decide::admission::trial::deletions::LiveMetadata;
 use crate::decide::admission::trial::live::LiveNodes;
@@ -42,10 +43,6 @@ const REQUESTS_MAX: usize = 8;
 const NODES_MAX: usize = 200;
 /// Of a node that is not there yet.
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
-/// What the operator does with the objects of a kind.
-const VERBS: [&str; 7] = [
-    "get", "list", "watch", "create", "patch", "update", "delete",
-];
 
 /// The nodes of a hub: from the leader's cache, or from a list of their metadata where this process does not lead (decision 0042).
 /// The API server's error where the list fails.
@@ -386,10 +383,8 @@ impl OnServer<'_> {
             }
             // The rule first: a warning has room for 256 characters.
             return Some(format!(
-                "lynqgate lacks apiGroups: [{:?}], resources: [{:?}], verbs: [{}]; give it in a ClusterRole with label {}=true",
-                resource.group,
-                resource.plural,
-                VERBS.join(", "),
+                "lynqgate lacks {}; give it in a ClusterRole with label {}=true",
+                rule(&resource.group, &resource.plural),
                 names::AGGREGATE_TO_TENANTS,
             ));
         }

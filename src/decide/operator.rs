@@ -1,5 +1,6 @@
 //! lynqgate itself: which replica leads which shard, and whether what must be installed is as lynqgate needs it.
 
+pub mod check;
 pub mod election;
 pub mod installation;
 pub mod shards;

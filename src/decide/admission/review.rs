@@ -44,6 +44,21 @@ pub struct UserInfo {
 }
 
 impl UserInfo {
+    /// A user of this name, in the groups that every user and every service account is in.
+    pub fn named(username: &str) -> Self {
+        let mut groups = vec!["system:authenticated".to_owned()];
+        let account = username.strip_prefix("system:serviceaccount:");
+        if let Some((namespace, _)) = account.and_then(|account| account.split_once(':')) {
+            groups.push("system:serviceaccounts".to_owned());
+            groups.push(format!("system:serviceaccounts:{namespace}"));
+        }
+        UserInfo {
+            username: username.to_owned(),
+            groups,
+            ..UserInfo::default()
+        }
+    }
+
     /// A SubjectAccessReview that asks whether the user has this right; `right` is its resource attributes.
     pub fn review(&self, right: Value) -> Value {
         let mut spec = json!({"user": self.username, "resourceAttributes": right});
@@ -365,6 +380,24 @@ mod tests {
 
     fn said(answer: &Answer) -> Value {
         serde_json::from_str(&answer.body("u")).unwrap()
+    }
+
+    #[test]
+    fn a_service_account_is_in_the_groups_of_its_namespace() {
+        let groups = |username: &str| {
+            let review = UserInfo::named(username).review(json!({"verb": "get"}));
+            assert_eq!(review["spec"]["user"], username);
+            review["spec"]["groups"].clone()
+        };
+        assert_eq!(groups("alice"), json!(["system:authenticated"]));
+        assert_eq!(
+            groups("system:serviceaccount:ns:me"),
+            json!([
+                "system:authenticated",
+                "system:serviceaccounts",
+                "system:serviceaccounts:ns"
+            ])
+        );
     }
 
     #[test]

@@ -30,6 +30,17 @@ pub enum TargetNamespace {
     Any,
 }
 
+/// What the operator does with the objects of a kind.
+pub const VERBS: [&str; 7] = [
+    "get", "list", "watch", "create", "patch", "update", "delete",
+];
+
+/// The rule of a ClusterRole that gives the operator all of these rights.
+pub fn rule(group: &str, plural: &str) -> String {
+    let verbs = VERBS.join(", ");
+    format!("apiGroups: [{group:?}], resources: [{plural:?}], verbs: [{verbs}]")
+}
+
 /// The most namespaces in which the author needs the right separately; for more, the author needs it in all namespaces.
 const NAMESPACES_MAX: usize = 50;
 

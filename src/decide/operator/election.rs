@@ -29,6 +29,21 @@ pub struct Lease {
     pub shards: usize,
 }
 
+impl Lease {
+    /// When its holder renewed it, by the holder's clock.
+    pub fn renewed_at(&self) -> Option<Timestamp> {
+        self.renewed.parse().ok()
+    }
+
+    /// Whether a replica leads, as far as one read shows it. An election watches a lease instead: two clocks may differ, so the lease
+    /// counts for twice as long here.
+    pub fn is_held(&self, now: Timestamp) -> bool {
+        let seconds_max = 2 * i64::from(self.duration_seconds);
+        let is_fresh = |at: Timestamp| now.duration_since(at).as_secs() <= seconds_max;
+        !self.holder.is_empty() && self.renewed_at().is_some_and(is_fresh)
+    }
+}
+
 /// A replica that wants to lead, and what it remembers between two steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaderCandidate {
@@ -162,6 +177,20 @@ mod tests {
             Step::TakeOver,
             "it was released"
         );
+    }
+
+    #[test]
+    fn one_read_of_a_lease_shows_whether_a_replica_leads() {
+        let at = |s: i64| Timestamp::from_second(s).unwrap();
+        let is_held = |holder: &str, renewed: &str, second: i64| {
+            lease("a", holder, ("1", renewed)).is_held(at(second))
+        };
+        let renewed = "1970-01-01T00:01:40.000000Z";
+        assert!(is_held("other", renewed, 130));
+        assert!(!is_held("other", renewed, 131));
+        assert!(is_held("other", renewed, 90), "its clock is ahead");
+        assert!(!is_held("", renewed, 100), "it was released");
+        assert!(!is_held("other", "", 100));
     }
 
     #[test]

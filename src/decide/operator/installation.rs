@@ -88,6 +88,14 @@ pub fn is_operator(username: &str) -> String {
     format!("{}{IS_THE_USER}", Value::from(format!("{username}:")))
 }
 
+/// The user name by which the fence knows the operator; None where its variable is not this version's.
+pub fn operator_of(policy: &Value) -> Option<String> {
+    let variables = policy["spec"]["variables"].as_array();
+    let mut variables = variables.into_iter().flatten();
+    let variable = variables.find(|variable| variable["name"] == OPERATOR_VARIABLE)?;
+    named_operator(variable["expression"].as_str()?)
+}
+
 fn named_operator(expression: &str) -> Option<String> {
     let literal = expression.strip_suffix(IS_THE_USER)?;
     let name: String = serde_json::from_str(literal).ok()?;
@@ -97,11 +105,7 @@ fn named_operator(expression: &str) -> Option<String> {
 /// What is wrong with the fence. One that is not there refuses nothing.
 pub fn fence_problem(policy: Option<&Value>, operator: &str) -> Option<String> {
     let what = format!("ValidatingAdmissionPolicy {}", names::FENCE);
-    let variables = policy?["spec"]["variables"].as_array();
-    let mut variables = variables.into_iter().flatten();
-    let variable = variables.find(|variable| variable["name"] == OPERATOR_VARIABLE);
-    let expression = variable.and_then(|variable| variable["expression"].as_str());
-    match expression.and_then(named_operator) {
+    match operator_of(policy?) {
         Some(named) if named == operator => None,
         Some(named) => Some(format!(
             "{what}: it names {named:?} as the operator, but this operator is {operator:?}. Correct its variable {OPERATOR_VARIABLE:?} \
@@ -117,15 +121,22 @@ pub fn fence_problem(policy: Option<&Value>, operator: &str) -> Option<String> {
 /// A write that only the operator may make, to be tried in a dry run. lynqgate's own webhooks leave it out, for before a replica is
 /// ready the API server reaches none of them; those of an earlier version do not, and allow it.
 pub fn write_probe(namespace: &str) -> Value {
+    let mut node = empty_node(namespace, names::WRITE_PROBE);
+    node["metadata"]["annotations"] = json!({names::UNGATED: content::hash(None).as_str()});
+    node
+}
+
+/// A write of a LynqNode without content, to be tried in a dry run by anyone who may create LynqNodes. lynqgate's webhooks see it.
+pub fn gate_probe(namespace: &str) -> Value {
+    empty_node(namespace, names::GATE_PROBE)
+}
+
+fn empty_node(namespace: &str, generate_name: &str) -> Value {
     json!({
         "apiVersion": format!("{}/{}", names::GROUP, names::VERSION),
         "kind": "LynqNode",
-        "metadata": {
-            "generateName": names::WRITE_PROBE,
-            "namespace": namespace,
-            "annotations": {names::UNGATED: content::hash(None).as_str()},
-        },
-        "spec": {"uid": names::WRITE_PROBE, "templateRef": names::WRITE_PROBE},
+        "metadata": {"generateName": generate_name, "namespace": namespace},
+        "spec": {"uid": generate_name, "templateRef": generate_name},
     })
 }
 
