@@ -94,7 +94,6 @@ impl Bot {
                 self.content.soak = *self.dice.one_of(&[0, 0, 1, 3]);
                 let failures = [json!("100%"), json!("100%"), json!(1), json!(3)];
                 self.content.failures = self.dice.one_of(&failures).clone();
-                self.content.reverts = self.dice.percent(50);
                 self.apply().await
             }
             11 | 12 => self.force().await,
@@ -122,6 +121,7 @@ impl Bot {
         };
         self.content.version = format!("{}{kind}", self.versions);
         self.content.delay = self.dice.below(3) as u32;
+        self.content.reverts = self.dice.percent(50);
         self.apply().await
     }
 

@@ -98,11 +98,13 @@ fn edit(world: &mut World, form: &str, kind: &str) {
 }
 
 fn policy(world: &mut World, form: &str, change: Value) {
+    let reverts = world.users.random.permille(500);
+    let on_failure = if reverts { "Revert" } else { "Halt" };
     let policy = world
         .users
         .policies
         .entry(form.to_owned())
-        .or_insert_with(|| json!({"progressDeadlineSeconds": 60}));
+        .or_insert_with(|| json!({"progressDeadlineSeconds": 60, "onFailure": on_failure}));
     for (field, value) in change.as_object().into_iter().flatten() {
         policy[field] = value.clone();
     }
