@@ -27,6 +27,8 @@ pub struct Bot {
     /// Row numbers that are active.
     rows: BTreeSet<usize>,
     forced: BTreeSet<String>,
+    /// How often the form was set back by the command.
+    pub undone: usize,
 }
 
 impl Bot {
@@ -38,6 +40,7 @@ impl Bot {
             content: Content::first(),
             versions: 0,
             forced: BTreeSet::new(),
+            undone: 0,
         }
     }
 
@@ -134,7 +137,7 @@ impl Bot {
     }
 
     /// By the command. There may be nothing to go back to.
-    async fn undo(&self) -> Result<()> {
+    async fn undo(&mut self) -> Result<()> {
         let cluster = &self.stage.cluster;
         let kubeconfig = cluster.kubeconfig_for(&operator::identity()).await?;
         let mut command = Command::new(operator::program("lynqgate")?);
@@ -143,6 +146,7 @@ impl Bot {
         command.arg("--kubeconfig").arg(kubeconfig);
         command.kill_on_drop(true);
         let output = soon("undo", async { Ok(command.output().await?) }).await?;
+        self.undone += usize::from(output.status.success());
         let text = [output.stdout, output.stderr].concat();
         if is_set("VERBOSE") {
             println!("         user: {}", String::from_utf8_lossy(&text).trim());

@@ -185,12 +185,12 @@ async fn play(wanted: Wanted) -> Result<()> {
         }
     );
     let events = stage.fleet.events("web").await?;
-    let halts = events
-        .iter()
-        .filter(|(reason, _)| reason == "RolloutHalted");
+    let said = |wanted| events.iter().filter(|(reason, _)| reason == wanted).count();
     println!(
-        "         {} events said that the rollout was halted",
-        halts.count()
+        "         {} events said that the rollout was halted, and {} that lynqgate took the change back; users did so {} times",
+        said("RolloutHalted"),
+        said("RolloutReverted"),
+        bot.undone
     );
     let verdict = stage.auditor.verdict().await;
     if (converged.is_err() || verdict.is_err()) && stage::is_set("KEEP") {

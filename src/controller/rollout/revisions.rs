@@ -24,7 +24,7 @@ pub fn owner(form: &Form) -> Owner<'_> {
 }
 
 impl RolloutReconciler<'_> {
-    /// Has the revisions there that a status names, before it is written.
+    /// Writes the revisions that a status names, before the status is written.
     pub async fn record(&self, form: &Form, status: &FormStatus) -> Result<(), ApiError> {
         let (before, objects) = (&form.status, &self.world.objects);
         if let Ok(spec) = &form.spec

@@ -236,11 +236,12 @@ impl Reason {
                 "nothing, as long as they stay ready: rollout.minReadySeconds asks for that time"
             }
             Reason::ReadinessUnknown { .. } => {
-                "something keeps the operator from looking at those nodes, or from writing their statuses: its log names \
-                 them and says what"
+                "remove what keeps the operator from reading those nodes or from writing their statuses; its log names it (kubectl logs \
+                 -n lynq-system -l control-plane=controller-manager)"
             }
             Reason::BrokenBefore { .. } => {
-                "repair those nodes, deactivate their rows, raise maxSkew, or set rollout.skewCounts: Released"
+                "repair those nodes (kubectl describe lynqnode NODE), or deactivate their rows, or raise maxSkew, or set rollout.skewCounts: \
+                 Released, which does not count nodes that no release broke"
             }
             Reason::HubWindowFull { window, .. } if *window >= WINDOW_MAX => {
                 "nothing, if those nodes, of whatever form, become ready soon (kubectl describe lynqnode); else correct the form \
@@ -300,9 +301,9 @@ impl Reason {
             }
             Reason::LiveContentUnknown { node } => {
                 return format!(
-                    "nothing, if that is over within seconds; else check that lynqgate's webhooks are installed (kubectl get \
-                     mutatingwebhookconfigurations), and read the operator's log, which names the node. If {node} has the condition \
-                     Edited: kubectl annotate lynqnode {node} lynq.sh/discard-edit=true drops the edit, which else goes live in its turn"
+                    "nothing, if that is over within seconds; else check that lynqgate's webhooks are installed (lynqgate check), and read the operator's \
+                     log, which names the node. If {node} has the condition \
+                     Edited: kubectl annotate lynqnode {node} lynq.sh/discard-edit=true drops what somebody wrote into the node by hand, which else goes live in its turn"
                 )
                 .into();
             }
