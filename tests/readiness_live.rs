@@ -34,7 +34,10 @@ async fn a_quota_that_is_too_small_is_named_with_the_numbers() -> Result<()> {
         let node = fleet.get("LynqNode", "t0-web").await?;
         let ready = condition(&node, "Ready").context("Ready")?;
         let message = ready["message"].as_str().unwrap_or_default().to_owned();
-        ensure!(message.contains("4 of 5 available"), "{message}");
+        ensure!(
+            message.contains("4 of 5 wanted pods available"),
+            "{message}"
+        );
         Ok(message)
     })
     .await?;

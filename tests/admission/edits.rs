@@ -19,6 +19,7 @@ fn child_writes(events: &[crate::cluster::audit::AuditEvent], namespace: &str) -
             && event.user == operator::identity().username()
             && event.group != "operator.lynq.sh"
             && !event.resource.contains("event")
+            && event.resource != "controllerrevisions"
     };
     events
         .iter()

@@ -136,22 +136,31 @@ impl Bot {
         self.apply().await
     }
 
-    /// By the command. There may be nothing to go back to.
+    /// By the command, to any revision that there is: rollouts are rarely complete before the next edit.
     async fn undo(&mut self) -> Result<()> {
+        let history = self.types(&["history", "web", "-o", "json"]).await?;
+        let revisions: Vec<Value> = serde_json::from_str(&history)?;
+        ensure!(!revisions.is_empty(), "the form has no revisions yet");
+        let number = self.dice.one_of(&revisions)["revision"].to_string();
+        self.types(&["undo", "web", "--yes", "--to", &number])
+            .await?;
+        self.undone += 1;
+        Ok(())
+    }
+
+    /// Runs a command of lynqgate, and returns what it prints.
+    async fn types(&self, arguments: &[&str]) -> Result<String> {
         let cluster = &self.stage.cluster;
         let kubeconfig = cluster.kubeconfig_for(&operator::identity()).await?;
         let mut command = Command::new(operator::program("lynqgate")?);
-        command.args(["undo", "web", "--yes", "--namespace"]);
+        command.args(arguments).arg("--namespace");
         command.arg(&self.stage.fleet.namespace);
         command.arg("--kubeconfig").arg(kubeconfig);
         command.kill_on_drop(true);
-        let output = soon("undo", async { Ok(command.output().await?) }).await?;
-        self.undone += usize::from(output.status.success());
-        let text = [output.stdout, output.stderr].concat();
-        if is_set("VERBOSE") {
-            println!("         user: {}", String::from_utf8_lossy(&text).trim());
-        }
-        Ok(())
+        let output = soon("lynqgate", async { Ok(command.output().await?) }).await?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{arguments:?}: {}", said.trim());
+        Ok(String::from_utf8(output.stdout)?)
     }
 
     /// Deleted by mistake: its nodes are more than the guard lets go, and wait for it. It comes back with another content.
