@@ -154,6 +154,11 @@ async fn a_report_has_the_form_and_no_value_of_a_secret() -> Result<()> {
         Ok(())
     })
     .await?;
+    wait::until("the form has an event", SOON, async || {
+        ensure!(!fleet.events("web").await?.is_empty(), "it has none");
+        Ok(())
+    })
+    .await?;
     let form = fleet.get("LynqForm", "web").await?.to_string();
     ensure!(form.contains("last-applied-configuration"), "{form}");
 
