@@ -106,15 +106,7 @@ async fn the_commands_of_the_page_do_what_it_says() -> Result<()> {
     ensure!(deployments(&kept).await? == before, "nothing went live");
 
     operator.process.kill()?;
-    // The operator of this test is no Deployment, and its webhooks have a URL; the page's have to be there all the same.
-    run(&cluster, &commands("break glass")?).await?;
-    let default = root().join("kustomize/overlays/default");
-    let apply = format!(
-        "kubectl apply --server-side --force-conflicts -k {}",
-        default.display()
-    );
-    run(&cluster, &apply).await?;
-    run(&cluster, &commands("uninstall and leave the tenants")?).await?;
+    uninstall_and_leave_the_tenants(&cluster).await?;
     for kind in ["LynqHub", "LynqForm", "LynqNode"] {
         let left = kept.names(kind).await?;
         ensure!(left.is_empty(), "{kind}: {left:?}");
@@ -205,4 +197,17 @@ async fn seeds_move_and_rotate(
         Ok(())
     })
     .await
+}
+
+/// By the page's commands. The operator of these tests is no Deployment, and its webhooks have a URL; the page's have to be there
+/// all the same.
+pub async fn uninstall_and_leave_the_tenants(cluster: &Cluster) -> Result<()> {
+    run(cluster, &commands("break glass")?).await?;
+    let default = root().join("kustomize/overlays/default");
+    let apply = format!(
+        "kubectl apply --server-side --force-conflicts -k {}",
+        default.display()
+    );
+    run(cluster, &apply).await?;
+    run(cluster, &commands("uninstall and leave the tenants")?).await
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::admission::forms::{refused, taken};
 use crate::cluster::{Cluster, Options, wait};
-use crate::operating::{commands, commands_of, run};
-use crate::operator::{self, Operator, root};
+use crate::operating::{commands_of, run, uninstall_and_leave_the_tenants};
+use crate::operator::{self, Operator};
 use crate::tenants::{Fleet, SOON};
 
 const HUB: (&str, &str) = ("LynqHub", "tenants");
@@ -375,16 +375,8 @@ async fn lynqgate_is_uninstalled_and_installed_again_and_no_tenant_is_touched() 
     let own = [("lynqgate-saved.yaml", path.as_str())];
     run(&cluster, &of_page("save the hubs and forms", &own)?).await?;
 
-    // The operator of this test is no Deployment, and its webhooks have a URL; the page's have to be there all the same.
     operator.process.kill()?;
-    run(&cluster, &commands("break glass")?).await?;
-    let default = root().join("kustomize/overlays/default");
-    let apply = format!(
-        "kubectl apply --server-side --force-conflicts -k {}",
-        default.display()
-    );
-    run(&cluster, &apply).await?;
-    run(&cluster, &commands("uninstall and leave the tenants")?).await?;
+    uninstall_and_leave_the_tenants(&cluster).await?;
     operator::uninstall(&cluster).await?;
     stay(&fleet, &RUNS, &before).await?;
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::api::form::FormSpec;
 use crate::api::{crd, names};
 use crate::cli::Output;
-use crate::cli::connection::{AnyError, Connected, Connection, Error};
+use crate::cli::connection::{AnyError, Connected, Connection, Error, run};
 use crate::cli::manifests::{self, Address};
 use crate::cli::output::print;
 use crate::cluster::catalog::{Form, Hub};
@@ -44,11 +44,7 @@ pub struct Arguments {
 pub struct Unasked(AnyError);
 
 pub fn check(arguments: &Arguments) -> Result<Verdict, Unasked> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Unasked(error.into()))?;
-    runtime.block_on(tell(arguments)).map_err(Unasked)
+    run(tell(arguments)).map_err(Unasked)
 }
 
 async fn tell(arguments: &Arguments) -> Result<Verdict, AnyError> {

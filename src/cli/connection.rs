@@ -57,6 +57,12 @@ pub enum Error {
 
 pub type AnyError = Box<dyn std::error::Error>;
 
+/// Runs a command to its end, on this thread.
+pub fn run<T>(command: impl Future<Output = Result<T, AnyError>>) -> Result<T, AnyError> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build()?.block_on(command)
+}
+
 impl Error {
     pub fn not_found(kind: &'static str, namespace: &str, name: &str) -> Self {
         Error::NotFound {

@@ -5,7 +5,7 @@ use kube::api::ListParams;
 
 use crate::api::names;
 use crate::cli::complete;
-use crate::cli::connection::{AnyError, Connected, Connection, Error};
+use crate::cli::connection::{AnyError, Connected, Connection, Error, run};
 use crate::cli::output::print;
 use crate::decide::child::ObjectKey;
 use crate::decide::node::diff;
@@ -31,10 +31,7 @@ enum Subject {
 }
 
 pub fn diff(arguments: &Arguments) -> Result<(), AnyError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(show(arguments))
+    run(show(arguments))
 }
 
 async fn show(arguments: &Arguments) -> Result<(), AnyError> {

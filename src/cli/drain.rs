@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use crate::api::names;
+use crate::cli::connection::{self, AnyError};
 use crate::cli::output::{print, tell};
 use crate::cluster::client;
 use crate::cluster::clock;
@@ -72,13 +73,8 @@ pub struct Unfinished {
     seconds: i32,
 }
 
-type AnyError = Box<dyn std::error::Error>;
-
 pub fn drain(arguments: &Arguments) -> Result<(), AnyError> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(run(arguments))
+    connection::run(follow_to_the_end(arguments))
 }
 
 /// Whole seconds, as the annotation takes them.
@@ -91,7 +87,7 @@ fn interval(text: &str) -> Result<i32, String> {
     }
 }
 
-async fn run(arguments: &Arguments) -> Result<(), AnyError> {
+async fn follow_to_the_end(arguments: &Arguments) -> Result<(), AnyError> {
     let path = arguments.kubeconfig.as_ref();
     let path = path.map(|path| path.display().to_string());
     let (kube, _) = client::connect(path.as_deref(), None).await?;

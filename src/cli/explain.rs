@@ -11,7 +11,7 @@ use clap_complete::engine::ArgValueCandidates;
 
 use crate::cli::Output;
 use crate::cli::complete;
-use crate::cli::connection::{AnyError, Connection, Error};
+use crate::cli::connection::{AnyError, Connection, Error, run};
 use crate::cli::output::print;
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::clock;
@@ -45,12 +45,9 @@ enum Subject {
 }
 
 pub fn explain(arguments: &Arguments) -> Result<(), AnyError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
     match arguments.kind {
-        Subject::StatefulSet => show(arguments, &runtime.block_on(stateful_set::ask(arguments))?),
-        Subject::Node | Subject::Form => show(arguments, &runtime.block_on(ask(arguments))?),
+        Subject::StatefulSet => show(arguments, &run(stateful_set::ask(arguments))?),
+        Subject::Node | Subject::Form => show(arguments, &run(ask(arguments))?),
     }
 }
 

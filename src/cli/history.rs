@@ -1,18 +1,19 @@
 //! `lynqgate history`: the revisions of a form, the newest first.
 
-use std::fmt::Write;
-
 use clap_complete::engine::ArgValueCandidates;
 use jiff::Timestamp;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
+use crate::api::names;
 use crate::cli::Output;
 use crate::cli::complete;
-use crate::cli::connection::{AnyError, Connected, Connection, Error};
-use crate::cli::output::print;
+use crate::cli::connection::{AnyError, Connected, Connection, Error, run};
+use crate::cli::output::{print, table};
 use crate::cluster::catalog::Form;
-use crate::decide::rollout::history::{self, Owner, Revision};
+use crate::decide::rollout::history::{self, Revision};
+
+const HEAD: [&str; 5] = ["REVISION", "NAME", "CREATED", "COMPLETE", "STATE"];
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -47,18 +48,11 @@ pub async fn revisions(cluster: &Connected, form: &Form) -> Result<Vec<Revision>
 
 /// The name of the revision that the form's spec is.
 pub fn revision_now(form: &Form) -> Option<String> {
-    let owner = Owner {
-        namespace: &form.namespace,
-        name: &form.name,
-        uid: &form.uid,
-    };
-    Some(owner.revision_of(form.spec.as_ref().ok()?))
+    Some(form.owner().revision_of(form.spec.as_ref().ok()?))
 }
 
 pub fn history(arguments: &Arguments) -> Result<(), AnyError> {
-    let runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = { runtime }.enable_all().build()?;
-    runtime.block_on(tell(arguments))
+    run(tell(arguments))
 }
 
 async fn tell(arguments: &Arguments) -> Result<(), AnyError> {
@@ -75,7 +69,10 @@ async fn tell(arguments: &Arguments) -> Result<(), AnyError> {
     }
     let now = revision_now(&form);
     match arguments.output {
-        Output::Text => print(table(&there, &form, now.as_deref()))?,
+        Output::Text => {
+            let rows = there.iter().map(|it| row(it, &form, now.as_deref()));
+            print(table(HEAD, rows))?;
+        }
         Output::Json => {
             let all: Vec<Value> = there.iter().map(|revision| json!({
                 "revision": revision.number, "name": revision.name, "created": revision.created,
@@ -87,47 +84,29 @@ async fn tell(arguments: &Arguments) -> Result<(), AnyError> {
     Ok(())
 }
 
-fn table(there: &[Revision], form: &Form, now: Option<&str>) -> String {
-    let time = |at: Option<Timestamp>| {
-        at.map_or("-".to_owned(), |at| at.strftime("%F %T UTC").to_string())
+fn row(revision: &Revision, form: &Form, now: Option<&str>) -> [String; 5] {
+    let time = |at: Option<Timestamp>| match at {
+        Some(at) => at.strftime("%F %T UTC").to_string(),
+        None => "-".to_owned(),
     };
-    let wide = there
-        .iter()
-        .map(|revision| revision.name.len())
-        .max()
-        .unwrap_or_default();
-    let wide = wide.max("NAME".len());
-    let mut text = format!(
-        "{:<8}  {:<wide$}  {:<23}  {:<23}  STATE\n",
-        "REVISION", "NAME", "CREATED", "COMPLETE"
-    );
-    for revision in there {
-        let Revision {
-            number,
-            name,
-            created,
-            completed,
-            ..
-        } = revision;
-        let (created, completed) = (time(*created), time(*completed));
-        let state = state(revision, form, now);
-        let line = format!("{number:<8}  {name:<wide$}  {created:<23}  {completed:<23}  {state}");
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    text
+    [
+        revision.number.to_string(),
+        revision.name.clone(),
+        time(revision.created),
+        time(revision.completed),
+        state(revision, form, now).to_owned(),
+    ]
 }
 
 /// What the revision is to the form.
 fn state(revision: &Revision, form: &Form, now: Option<&str>) -> &'static str {
-    let is = |name: &Option<String>| name.as_deref() == Some(&*revision.name);
-    let (is_now, is_current) = (
-        now == Some(&*revision.name),
-        is(&form.status.current_revision),
-    );
-    match (is_now, is_current) {
-        (true, true) => "current",
-        (true, false) => "being rolled out",
-        (false, true) => "complete last",
-        (false, false) => "",
+    let is = |name: Option<&String>| name.is_some_and(|name| *name == revision.name);
+    let is_current = is(form.status.current_revision.as_ref());
+    match () {
+        () if now == Some(&*revision.name) && is_current => "current",
+        () if now == Some(&*revision.name) => "being rolled out",
+        () if is_current => "complete last",
+        () if is(form.annotations.get(names::REVERTED)) => "failed, taken back",
+        () => "",
     }
 }

@@ -1,7 +1,6 @@
 //! `lynqgate orphans`: lists the objects that lynqgate left behind with `deletionPolicy: Retain`, and deletes those that nobody needs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
 use clap_complete::engine::ArgValueCandidates;
 use futures::{StreamExt, stream};
@@ -9,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::cli::Output;
 use crate::cli::complete;
-use crate::cli::connection::{self, AnyError, Connected, Connection};
-use crate::cli::output::{print, tell};
+use crate::cli::connection::{self, AnyError, Connected, Connection, run};
+use crate::cli::output::{print, table, tell};
 use crate::cli::steer::{Common, ask};
 use crate::cluster::inventory;
 use crate::cluster::objects::{ApiError, Objects, Served};
@@ -18,6 +17,7 @@ use crate::decide::child::orphan::{self, Orphan};
 use crate::decide::child::{ObjectKey, Scope, deletes_claims};
 use crate::decide::node::plan::recreate::Dependents;
 
+const HEAD: [&str; 5] = ["KIND", "NAMESPACE/NAME", "SINCE", "REASON", "LEFT BY"];
 /// Kinds whose objects are listed at a time.
 const KINDS_MAX: usize = 8;
 /// How often a deletion is tried again if somebody wrote the object at that moment.
@@ -83,12 +83,9 @@ enum Error {
 }
 
 pub fn orphans(arguments: &Arguments) -> Result<(), AnyError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
     match &arguments.verb {
-        Verb::List(arguments) => runtime.block_on(list(arguments)),
-        Verb::Delete(arguments) => runtime.block_on(delete(arguments)),
+        Verb::List(arguments) => run(list(arguments)),
+        Verb::Delete(arguments) => run(delete(arguments)),
     }
 }
 
@@ -117,7 +114,9 @@ async fn list(arguments: &List) -> Result<(), AnyError> {
             let all: Vec<Value> = found.orphans.iter().map(answer).collect();
             print(serde_json::to_string_pretty(&all)? + "\n")?;
         }
-        Output::Text if !found.orphans.is_empty() => print(table(&found.orphans))?,
+        Output::Text if !found.orphans.is_empty() => {
+            print(table(HEAD, found.orphans.iter().map(row)))?
+        }
         Output::Text if unsearched.is_some() => print("no orphans of the other kinds\n")?,
         Output::Text => print("no orphans\n")?,
     }
@@ -130,23 +129,6 @@ fn answer(orphan: &Orphan) -> Value {
         "namespace": &*orphan.key.namespace, "name": orphan.key.name, "uid": orphan.uid,
         "since": orphan.since, "reason": orphan.reason, "leftBy": orphan.left_by, "deleting": orphan.deleting,
     })
-}
-
-fn table(orphans: &[Orphan]) -> String {
-    let head = ["KIND", "NAMESPACE/NAME", "SINCE", "REASON", "LEFT BY"].map(str::to_owned);
-    let mut rows = vec![head];
-    rows.extend(orphans.iter().map(row));
-    let wide: [usize; 5] = std::array::from_fn(|column| {
-        let cells = rows.iter().map(|row| row[column].len());
-        cells.max().unwrap_or_default()
-    });
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row.iter().zip(wide);
-        let cells: Vec<String> = cells.map(|(cell, wide)| format!("{cell:<wide$}")).collect();
-        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
-    }
-    text
 }
 
 fn row(orphan: &Orphan) -> [String; 5] {
@@ -504,6 +486,6 @@ KIND       NAMESPACE/NAME  SINCE                    REASON           LEFT BY
 ConfigMap  tenants/acme    2026-03-01 12:00:00 UTC  LynqNodeDeleted  tenants/acme-web
 Namespace  acme            -                        -                -
 ";
-        assert_eq!(table(&found), expected);
+        assert_eq!(table(HEAD, found.iter().map(row)), expected);
     }
 }

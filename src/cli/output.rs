@@ -20,3 +20,18 @@ pub fn tell(line: impl Display) {
     // There is nobody left to be told.
     let _ = writeln!(stderr(), "{line}");
 }
+
+/// Rows under a head, each column as wide as its widest cell.
+pub fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let rows: Vec<[String; N]> = [head.map(str::to_owned)].into_iter().chain(rows).collect();
+    let wide: [usize; N] = std::array::from_fn(|column| {
+        let cells = rows.iter().map(|row| row[column].len());
+        cells.max().unwrap_or_default()
+    });
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(wide);
+        let cells: Vec<String> = cells.map(|(cell, wide)| format!("{cell:<wide$}")).collect();
+        cells.join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}

@@ -12,7 +12,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::api::names;
-use crate::cli::connection::{AnyError, Connected, Connection};
+use crate::cli::connection::{AnyError, Connected, Connection, run};
 use crate::cli::output::{print, tell};
 use crate::cluster::clock;
 use crate::cluster::inventory;
@@ -45,10 +45,7 @@ struct Unwritten {
 }
 
 pub fn report(arguments: &Arguments) -> Result<(), AnyError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(write(arguments))
+    run(write(arguments))
 }
 
 async fn write(arguments: &Arguments) -> Result<(), AnyError> {

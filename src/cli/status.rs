@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::cli::Output;
 use crate::cli::complete;
-use crate::cli::connection::{AnyError, Connected, Connection, may_pass};
+use crate::cli::connection::{AnyError, Connected, Connection, may_pass, run};
 use crate::cli::output::{print, tell};
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::clock;
@@ -63,11 +63,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 pub fn status(arguments: &Arguments) -> Result<Verdict, Unread> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Unread(error.into()))?;
-    runtime.block_on(follow(arguments)).map_err(Unread)
+    run(follow(arguments)).map_err(Unread)
 }
 
 async fn follow(arguments: &Arguments) -> Result<Verdict, AnyError> {

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::api::names;
 use crate::cli::Output;
 use crate::cli::complete;
-use crate::cli::connection::{AnyError, Connected, Connection};
+use crate::cli::connection::{self, AnyError, Connected, Connection};
 use crate::cli::history;
 use crate::cli::output::{print, tell};
 use crate::cluster::catalog::{Form, Hub};
@@ -150,12 +150,10 @@ impl Step {
 }
 
 pub fn steer(verb: &Verb) -> Result<(), AnyError> {
-    let runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = { runtime }.enable_all().build()?;
-    runtime.block_on(run(verb))
+    connection::run(steered(verb))
 }
 
-async fn run(verb: &Verb<'_>) -> Result<(), AnyError> {
+async fn steered(verb: &Verb<'_>) -> Result<(), AnyError> {
     let common = match verb {
         Verb::Pause(of) | Verb::Resume(of) | Verb::Retry(of) | Verb::Promote(of) => &of.common,
         Verb::Undo(undo) => &undo.of.common,

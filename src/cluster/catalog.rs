@@ -8,6 +8,7 @@ use crate::api::hub::{HubSpec, HubStatus};
 use crate::cluster::cache::{Asked, Cache, Cached, Changed, FirstList, identity};
 use crate::cluster::vital::RwLock;
 use crate::cluster::watch::Change;
+use crate::decide::rollout::history::Owner;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -33,6 +34,17 @@ pub type Shared<Spec, Status> = Arc<Entry<Spec, Status>>;
 
 pub type Hub = Entry<HubSpec, HubStatus>;
 pub type Form = Entry<FormSpec, FormStatus>;
+
+impl Form {
+    /// The owner of its revisions.
+    pub fn owner(&self) -> Owner<'_> {
+        Owner {
+            namespace: &self.namespace,
+            name: &self.name,
+            uid: &self.uid,
+        }
+    }
+}
 
 impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Entry<Spec, Status> {
     pub fn of(object: &Value) -> Self {

@@ -19,6 +19,9 @@ use crate::stage::{Content, Stage, is_set, soon};
 /// For a fleet that is healthy again: a full rollout, and a lease that has to run out first.
 const CONVERGE: Duration = Duration::from_secs(240);
 
+/// A node fails after a minute; lynqgate tries to set the form back every half minute.
+const FAILED: Duration = Duration::from_secs(100);
+
 pub struct Bot {
     stage: Arc<Stage>,
     dice: Dice,
@@ -48,6 +51,9 @@ impl Bot {
         // The first content had no window; from now on there is one.
         self.content.max_skew = json!(5);
         self.content.failures = json!(3);
+        if self.dice.percent(50) {
+            self.wait_for_a_revert(&mut is_over).await;
+        }
         while !*is_over.borrow() {
             // What fails is done again by some later edit, as users do.
             if let Err(error) = self.act().await {
@@ -67,8 +73,23 @@ impl Bot {
         }
     }
 
+    /// A bad change is left to lynqgate, which takes it back once a node has failed. Between two edits there is hardly ever a rollout
+    /// that was complete, to which it could go back.
+    async fn wait_for_a_revert(&mut self, is_over: &mut watch::Receiver<bool>) {
+        let before = self.content.clone();
+        (self.content.failures, self.content.reverts) = (json!(1), true);
+        self.content.version = "0-broken".to_owned();
+        let applied = wait::until("the bad form is accepted", FAILED, async || {
+            self.apply().await
+        });
+        if applied.await.is_ok() {
+            let _ = tokio::time::timeout(FAILED, is_over.wait_for(|over| *over)).await;
+        }
+        self.content = before;
+    }
+
     async fn act(&mut self) -> Result<()> {
-        match self.dice.below(23) {
+        match self.dice.below(26) {
             0..5 => self.edit().await,
             5 => self.change_rows().await,
             6 => {
@@ -104,7 +125,7 @@ impl Bot {
             15 | 16 => self.touch_child().await,
             17 | 18 => self.delete_child().await,
             19 => self.make_form_anew().await,
-            20 | 21 => self.undo().await,
+            20..25 => self.undo().await,
             _ => self.unpause().await,
         }
     }

@@ -18,7 +18,6 @@ use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::rollout::refused::{CONFLICTS_MAX, LASTING};
-use crate::controller::rollout::revisions::owner;
 use crate::controller::rollout::snapshot::View;
 use crate::controller::rollout::{Pass, REQUESTS_MAX, RolloutReconciler};
 use crate::decide::child::ObjectKey;
@@ -548,7 +547,7 @@ fn form_status(
             && generation == form.generation
         {
             let phase = state.rollout.phase;
-            history::named(owner(form), spec, &form.status, phase, &mut status);
+            history::named(form.owner(), spec, &form.status, phase, &mut status);
         }
     }
     // Nobody makes a node of it, or changes one, whatever there is to read of them.

@@ -13,15 +13,7 @@ use crate::cluster::objects::ApiError;
 use crate::controller::rollout::RolloutReconciler;
 use crate::decide::child::ObjectKey;
 use crate::decide::node::plan::recreate::Dependents;
-use crate::decide::rollout::history::{self, Owner, Revision};
-
-pub fn owner(form: &Form) -> Owner<'_> {
-    Owner {
-        namespace: &form.namespace,
-        name: &form.name,
-        uid: &form.uid,
-    }
-}
+use crate::decide::rollout::history::{self, Recorded, Revision};
 
 impl RolloutReconciler<'_> {
     /// Writes the revisions that a status names, before the status is written.
@@ -63,12 +55,11 @@ impl RolloutReconciler<'_> {
             uids.push(object["metadata"]["uid"].as_str().map(str::to_owned));
         });
         list.await?;
-        let recording = history::record(owner(form), spec, status, &there);
-        if let Some(revision) = &recording.create {
-            objects.create(&key, revision).await?;
-        }
-        if let Some(patch) = &recording.renumber {
-            objects.merge(&key, patch).await?;
+        let recording = history::record(form.owner(), spec, status, &there);
+        match &recording.newest {
+            Recorded::There => {}
+            Recorded::Create(revision) => drop(objects.create(&key, revision).await?),
+            Recorded::Renumber(patch) => drop(objects.merge(&key, patch).await?),
         }
         for (revision, uid) in there.iter().zip(uids) {
             if recording.delete.contains(&revision.name) {
@@ -99,7 +90,9 @@ impl RolloutReconciler<'_> {
         let about = About::new("LynqForm", &form.namespace, &form.name, &form.uid);
         let text = format!(
             "rollout.onFailure is Revert: lynqgate set the form back from revision {failed}, whose rollout failed, to {to}, which was \
-             complete last. Failed nodes get it first. To try {failed} again, apply it again; if it fails again, the rollout halts"
+             complete last; failed nodes get it first. See both: lynqgate history {}. If you apply {failed} again and it fails again, \
+             the rollout halts",
+            form.name
         );
         (self.world.events).tell(&about, EventReason::RolloutReverted, text);
         Ok(())

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::api::form::{FormSpec, FormStatus, Phase};
-use crate::api::policy::OnFailure;
+use crate::api::policy::{OnFailure, Rollout};
 use crate::api::{names, stamp};
 use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::shared::content;
@@ -103,12 +103,18 @@ pub fn named(
     }
 }
 
-/// What is written so that a revision is there, with the highest number.
+/// What is written so that the newest revision is there.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recorded {
+    There,
+    Create(Value),
+    /// A merge patch: it is an older one that gets the highest number.
+    Renumber(Value),
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
-    /// The revision, if it is not there, or a merge patch that gives it the highest number.
-    pub create: Option<Value>,
-    pub renumber: Option<Value>,
+    pub newest: Recorded,
     /// Names of the oldest ones, of which there are too many.
     pub delete: Vec<String>,
 }
@@ -118,35 +124,29 @@ pub fn record(owner: Owner, spec: &FormSpec, status: &FormStatus, there: &[Revis
     let name = status.update_revision.as_deref().unwrap_or_default();
     let last = there.iter().map(|revision| revision.number).max();
     let number = last.unwrap_or_default() + 1;
-    let mut recording = Recording {
-        create: None,
-        renumber: None,
-        delete: vec![],
-    };
-    match there.iter().find(|revision| revision.name == name) {
-        None => {
-            recording.create = Some(json!({
-                "apiVersion": "apps/v1", "kind": "ControllerRevision",
-                "metadata": {
-                    "namespace": owner.namespace, "name": name,
-                    "labels": {names::LABEL_FORM_UID: owner.uid},
-                    "ownerReferences": [{
-                        "apiVersion": format!("{}/{}", names::GROUP, names::VERSION), "kind": "LynqForm",
-                        "name": owner.name, "uid": owner.uid, "controller": true, "blockOwnerDeletion": false,
-                    }],
-                },
-                "revision": number,
-                "data": content_of(spec),
-            }));
-        }
+    let newest = match there.iter().find(|revision| revision.name == name) {
+        None => Recorded::Create(json!({
+            "apiVersion": "apps/v1", "kind": "ControllerRevision",
+            "metadata": {
+                "namespace": owner.namespace, "name": name,
+                "labels": {names::LABEL_FORM_UID: owner.uid},
+                "ownerReferences": [{
+                    "apiVersion": format!("{}/{}", names::GROUP, names::VERSION), "kind": "LynqForm",
+                    "name": owner.name, "uid": owner.uid, "controller": true, "blockOwnerDeletion": false,
+                }],
+            },
+            "revision": number,
+            "data": content_of(spec),
+        })),
         Some(revision) if Some(revision.number) != last => {
-            recording.renumber = Some(json!({"revision": number}));
+            Recorded::Renumber(json!({"revision": number}))
         }
-        Some(_) => {}
-    }
-    let limit = spec.rollout.clone().unwrap_or_default();
-    let limit = limit.revision_history_limit as usize;
-    let all = there.len() + usize::from(recording.create.is_some());
+        Some(_) => Recorded::There,
+    };
+    let default = Rollout::default();
+    let policy = spec.rollout.as_ref().unwrap_or(&default);
+    let limit = policy.revision_history_limit as usize;
+    let all = there.len() + usize::from(matches!(newest, Recorded::Create(_)));
     let stays = |revision: &&Revision| {
         let named = [&status.update_revision, &status.current_revision];
         named
@@ -157,8 +157,10 @@ pub fn record(owner: Owner, spec: &FormSpec, status: &FormStatus, there: &[Revis
     let mut oldest: Vec<&Revision> = there.iter().filter(|r| !stays(r)).collect();
     oldest.sort_by_key(|revision| revision.number);
     let surplus = oldest.into_iter().take(all.saturating_sub(limit));
-    recording.delete = surplus.map(|revision| revision.name.clone()).collect();
-    recording
+    Recording {
+        newest,
+        delete: surplus.map(|revision| revision.name.clone()).collect(),
+    }
 }
 
 /// A merge patch of a revision whose rollout is complete.

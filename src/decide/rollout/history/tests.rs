@@ -46,9 +46,9 @@ fn a_revision_is_the_spec_without_its_policy() {
     );
     let other = Owner { uid: "u2", ..OWNER };
     assert_ne!(name, other.revision_of(&spec), "a form that was made again");
-    let created = record(OWNER, &spec, &status(&name, None), &[])
-        .create
-        .unwrap();
+    let Recorded::Create(created) = record(OWNER, &spec, &status(&name, None), &[]).newest else {
+        panic!("it is not there yet");
+    };
     assert_eq!(created["data"]["deployments"][0]["spec"]["image"], "web:1");
     assert!(created["data"]["rollout"].is_null(), "{created}");
     assert_eq!(
@@ -67,23 +67,16 @@ fn the_newest_has_the_highest_number_and_the_oldest_go() {
     ];
     let recorded = |name, current| record(OWNER, &spec, &status(name, current), &there);
     let new = recorded("d", Some("a"));
-    assert_eq!(new.create.unwrap()["revision"], 5);
-    assert_eq!(
-        (new.renumber, new.delete),
-        (None, vec!["b".to_owned()]),
-        "the current one stays"
-    );
+    let Recorded::Create(created) = new.newest else {
+        panic!("it is not there yet");
+    };
+    assert_eq!(created["revision"], 5);
+    assert_eq!(new.delete, ["b"], "the current one stays");
     let again = recorded("a", Some("c"));
-    assert_eq!(
-        (again.create, again.renumber),
-        (None, Some(json!({"revision": 5})))
-    );
-    assert!(again.delete.is_empty());
+    let renumbered = Recorded::Renumber(json!({"revision": 5}));
+    assert_eq!((again.newest, again.delete), (renumbered, vec![]));
     let same = recorded("c", None);
-    assert_eq!(
-        (same.create, same.renumber, same.delete),
-        (None, None, vec![])
-    );
+    assert_eq!((same.newest, same.delete), (Recorded::There, vec![]));
 }
 
 #[test]
