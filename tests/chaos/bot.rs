@@ -76,6 +76,7 @@ impl Bot {
     /// A bad change is left to lynqgate, which takes it back once a node has failed. Between two edits there is hardly ever a rollout
     /// that was complete, to which it could go back.
     async fn wait_for_a_revert(&mut self, is_over: &mut watch::Receiver<bool>) {
+        println!("         user: a bad change, which lynqgate is to take back");
         let before = self.content.clone();
         (self.content.failures, self.content.reverts) = (json!(1), true);
         self.content.version = "0-broken".to_owned();
