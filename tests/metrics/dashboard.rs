@@ -283,10 +283,10 @@ fn documented() -> Result<Documented> {
     for row in rows(&page, "\n### Metrics\n", "\n### ")? {
         let cell = row.split('|').nth(1).context("names")?;
         for metric in quoted(cell) {
-            let labels = metric.trim_end_matches('}').split_once('{');
-            let (name, labels) = labels.with_context(|| format!("{metric}: no labels"))?;
-            let labels = labels.split(',').map(str::to_owned).collect();
-            documented.insert(name.to_owned(), labels);
+            let (name, labels) = metric.split_once('{').unwrap_or((metric, ""));
+            let labels = labels.trim_end_matches('}').split(',');
+            let labels = labels.filter(|label| !label.is_empty());
+            documented.insert(name.to_owned(), labels.map(str::to_owned).collect());
         }
     }
     Ok(documented)
