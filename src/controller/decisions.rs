@@ -2,11 +2,13 @@
 
 use jiff::Timestamp;
 
+use crate::api::form::{FormSpec, FormStatus};
 use crate::controller::Said;
 use crate::decide::hub::sync;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::node::plan::{self, NodePlan, Rest};
 use crate::decide::partition::walk::{self, Around, Pod, Set, Step};
+use crate::decide::rollout::history;
 use crate::decide::rollout::{self, Snapshot};
 
 pub trait Decisions: Send + Sync {
@@ -18,6 +20,17 @@ pub trait Decisions: Send + Sync {
     /// Of the release loop: what goes, and why the rest waits.
     fn releases(&self, snapshot: &Snapshot, now: Timestamp) -> rollout::Plan {
         rollout::plan(snapshot, now)
+    }
+
+    /// Of the release loop: the revision that a failed form is set back to, if it is ([`history::reverts_to`]).
+    fn reverts_to<'a>(
+        &self,
+        spec: &FormSpec,
+        generation: i64,
+        status: &'a FormStatus,
+        reverted: Option<&str>,
+    ) -> Option<&'a str> {
+        history::reverts_to(spec, generation, status, reverted)
     }
 
     /// Of the node loop: what is applied and deleted for a node.

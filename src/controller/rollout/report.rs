@@ -161,7 +161,7 @@ impl RolloutReconciler<'_> {
             let of_hub = of_hub.unwrap_or_default();
             let status = form_status(&form, told, error, of_hub, clock::now());
             let turn = written.forms.entry(form.name.clone()).or_default();
-            if let Some(to) = reverts(&form, &status)
+            if let Some(to) = self.reverts(&form, &status)
                 && (turn.reverted).is_none_or(|at| at.elapsed() >= REVERT_EVERY)
             {
                 turn.reverted = Some(clock::instant());
@@ -236,6 +236,16 @@ impl RolloutReconciler<'_> {
             }
         }
         again
+    }
+
+    /// The revision that the form is set back to: it has failed, and its status says so.
+    fn reverts<'a>(&self, form: &'a Form, status: &'a FormStatus) -> Option<&'a str> {
+        let spec = form.spec.as_ref().ok()?;
+        let reverted = form.annotations.get(names::REVERTED).map(String::as_str);
+        let decisions = &self.world.decisions;
+        let to =
+            |status: &'a FormStatus| decisions.reverts_to(spec, form.generation, status, reverted);
+        to(status).and(to(&form.status))
     }
 
     /// A form that is gone has no status, so that what waits for it is told on the hub.
@@ -466,14 +476,6 @@ fn edited_of<'a>(nodes: impl Iterator<Item = &'a NodeDigest>) -> BTreeMap<String
         of_form.push(node.key.name.to_string());
     }
     edited
-}
-
-/// The revision that the form is set back to: it has failed, and its status says so.
-fn reverts<'a>(form: &'a Form, status: &'a FormStatus) -> Option<&'a str> {
-    let spec = form.spec.as_ref().ok()?;
-    let reverted = form.annotations.get(names::REVERTED);
-    let to = |status| history::reverts_to(spec, form.generation, status, reverted.map(|r| &**r));
-    to(status).and(to(&form.status))
 }
 
 /// Nothing of a form that is not valid is on its way, nor is what broke by itself after its rollout.
