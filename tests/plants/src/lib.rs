@@ -170,6 +170,16 @@ plants! {
     Restless: "every look writes the form's status anew",
         Simulation ["rest"];
 
+    // A form that is set back.
+    RevertUnasked: "a failed form is set back although its rollout.onFailure is Halt",
+        Simulation ["set-back"];
+    RevertAgain: "a revision that was taken back, is applied again and fails again, is taken back again",
+        Simulation ["set-back"];
+    RevertOverUsers: "a form is set back without its resourceVersion, over whatever was edited meanwhile",
+        Simulation ["set-back"];
+    RevertToUncompleted: "a form is set back to the revision before the failed one, whether that was complete or not",
+        Simulation ["set-back"];
+
     // The partition.
     StepUnready: "the partition loop takes every pod for ready",
         Simulation ["partition"];

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use lynqgate::api::form::{FormSpec, FormStatus};
 use lynqgate::controller::Said;
 use lynqgate::controller::decisions::{Decide, Decisions};
 use lynqgate::decide::hub::sync;
@@ -65,6 +66,24 @@ impl Decisions for Watched {
         let of = (self.life.id(), view);
         world.witness.planned(revision, snapshot, &plan, of);
         plan
+    }
+
+    fn reverts_to<'a>(
+        &self,
+        spec: &FormSpec,
+        generation: i64,
+        status: &'a FormStatus,
+        reverted: Option<&str>,
+    ) -> Option<&'a str> {
+        let mutant = lock(&self.shared).settings.mutant;
+        match mutant {
+            Some(Plant::RevertUnasked) => {
+                let asking = planted::asking(spec);
+                Decide.reverts_to(&asking, generation, status, reverted)
+            }
+            Some(Plant::RevertAgain) => Decide.reverts_to(spec, generation, status, None),
+            _ => Decide.reverts_to(spec, generation, status, reverted),
+        }
     }
 
     fn node(

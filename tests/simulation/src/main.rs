@@ -9,6 +9,7 @@ mod machines;
 mod network;
 mod planted;
 mod random;
+mod reverts;
 mod reviews;
 mod run;
 mod sets;
@@ -123,6 +124,8 @@ fn verdict(problem: Option<String>) -> ExitCode {
 
 /// A line of progress after so many seeds: half a minute's.
 const PROGRESS: u64 = 100;
+/// Within so many seeds a form must have been set back: one in four is to show it.
+const REVERT_WITHIN: u64 = 100;
 
 /// What some seeds came to.
 #[derive(Default)]
@@ -132,6 +135,7 @@ struct Totals {
     requests: u64,
     releases: u64,
     peak: usize,
+    reverts: u64,
     struck: BTreeMap<Fault, u64>,
     /// By seed: those that failed.
     failed: BTreeMap<u64, Outcome>,
@@ -144,6 +148,7 @@ impl Totals {
         self.requests += outcome.requests;
         self.releases += outcome.figures.releases;
         self.peak = self.peak.max(outcome.figures.peak);
+        self.reverts += outcome.figures.reverts;
         for (fault, times) in &outcome.struck {
             *self.struck.entry(*fault).or_default() += times;
         }
@@ -182,12 +187,13 @@ fn all_seeds(from: u64, seeds: u64, mutant: Option<Plant>, all: bool) -> ExitCod
     let start = Instant::now();
     let totals = search(from, seeds, mutant, &[], all);
     println!(
-        "simulation: {} seeds from {from}, {} steps, {} requests, {} gated releases, most in flight {}, {} violations, {:.1} s",
+        "simulation: {} seeds from {from}, {} steps, {} requests, {} gated releases, most in flight {}, {} reverts, {} violations, {:.1} s",
         totals.seeds,
         totals.steps,
         totals.requests,
         totals.releases,
         totals.peak,
+        totals.reverts,
         totals.failed.len(),
         start.elapsed().as_secs_f64()
     );
@@ -198,6 +204,11 @@ fn all_seeds(from: u64, seeds: u64, mutant: Option<Plant>, all: bool) -> ExitCod
         .collect();
     println!("faults: {}", struck.join(", "));
     let found = totals.failed;
+    if mutant.is_none() && found.is_empty() && totals.seeds >= REVERT_WITHIN && totals.reverts == 0
+    {
+        println!("NOT PLAYED: no form was set back in {} seeds", totals.seeds);
+        return ExitCode::FAILURE;
+    }
     if all {
         for (seed, outcome) in &found {
             let violation = outcome.violation.as_ref().expect("it failed");

@@ -21,6 +21,7 @@ use crate::api::requests::{self, Asked, Call, Refused, Verb};
 use crate::api::store::{DEPLOYMENT, HUB, Key, NODE, Object};
 use crate::life::Life;
 use crate::planted;
+use crate::reverts;
 use crate::reviews;
 use crate::witness::{Author, View};
 use crate::world::{Shared, World, lock, more_than};
@@ -133,6 +134,7 @@ async fn carry(
 ) -> Option<Answer> {
     let way = lock(shared).way(&call);
     sleep(Duration::from_millis(way.there)).await;
+    reverts::cross(&mut lock(shared), &call);
     planted::request(&lock(shared), &author, &mut call);
     let call = &call;
     let trusts_loss = planted::is_ledger(call) && lock(shared).planted(Plant::TrustLostLedgerWrite);

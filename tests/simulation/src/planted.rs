@@ -1,9 +1,10 @@
 //! Bugs round the product's decisions; none changes the product.
 
 use jiff::Timestamp;
+use lynqgate::api::form::FormSpec;
 use lynqgate::api::hub::Slot;
 use lynqgate::api::names;
-use lynqgate::api::policy::Skew;
+use lynqgate::api::policy::{OnFailure, Skew};
 use lynqgate::decide::gate::marker::ReleaseMarker;
 use lynqgate::decide::hub::sync;
 use lynqgate::decide::partition::walk::Pod;
@@ -14,7 +15,7 @@ use lynqgate_plants::Plant;
 use serde_json::{Value, json};
 
 use crate::api::requests::{Call, Refused, Verb};
-use crate::api::store::{DEPLOYMENT, HUB, NODE, POD};
+use crate::api::store::{CONTROLLER_REVISION, DEPLOYMENT, FORM, HUB, Key, NODE, POD};
 use crate::life::Life;
 use crate::settings::Fault;
 use crate::witness::Author;
@@ -30,6 +31,10 @@ pub fn needs(mutant: Plant) -> &'static [Fault] {
         Plant::StepUnready => &[Fault::StatefulSets],
         Plant::DrainEverywhere => &[Fault::Maintenance],
         Plant::TrialStored | Plant::TrialUnasked => &[Fault::Reviews],
+        Plant::RevertUnasked
+        | Plant::RevertAgain
+        | Plant::RevertOverUsers
+        | Plant::RevertToUncompleted => &[Fault::Reverts],
         _ => &[],
     }
 }
@@ -52,6 +57,14 @@ pub fn all_ready(pods: &[Pod]) -> Vec<Pod> {
         ..pod.clone()
     };
     pods.iter().map(ready).collect()
+}
+
+/// The form as it would be if it asked for reverts.
+pub fn asking(spec: &FormSpec) -> FormSpec {
+    let mut spec = spec.clone();
+    let policy = spec.rollout.get_or_insert_default();
+    policy.on_failure = OnFailure::Revert;
+    spec
 }
 
 /// What a sync makes of the rows, with a bug round it.
@@ -341,6 +354,14 @@ pub fn request(world: &World, author: &Author, call: &mut Call) {
         }
         Plant::DrainEverywhere if call.kind == POD => drop(call.query.remove("fieldSelector")),
         Plant::TrialStored if author.for_review => drop(call.query.remove("dryRun")),
+        Plant::RevertOverUsers if is_revert(call) => unversioned(call),
+        Plant::RevertToUncompleted
+            if call.kind == CONTROLLER_REVISION && call.verb == Verb::Get =>
+        {
+            if let Some(before) = last_but_one(world, &call.key) {
+                call.key.1 = before;
+            }
+        }
         _ => {}
     }
 }
@@ -381,6 +402,26 @@ pub fn is_ledger(call: &Call) -> bool {
 fn is_release(call: &Call) -> bool {
     let annotations = &call.body["metadata"]["annotations"];
     call.kind == NODE && call.verb == Verb::Merge && annotations[names::RELEASE].is_string()
+}
+
+/// It sets a form back to a revision.
+pub fn is_revert(call: &Call) -> bool {
+    let annotations = &call.body["metadata"]["annotations"];
+    call.kind == FORM && call.verb == Verb::Merge && annotations[names::REVERTED].is_string()
+}
+
+/// The name of the newest revision but one of the form whose revision this is.
+fn last_but_one(world: &World, revision: &Key) -> Option<String> {
+    let owner = |object: &Value| object["metadata"]["labels"][names::LABEL_FORM_UID].clone();
+    let form = owner(&world.store.get(CONTROLLER_REVISION, revision)?.value);
+    let all = world.store.all(CONTROLLER_REVISION).iter();
+    let mut all: Vec<(Option<i64>, &String)> = all
+        .filter(|(_, object)| owner(&object.value) == form)
+        .map(|(key, object)| (object.value["revision"].as_i64(), &key.1))
+        .collect();
+    all.sort();
+    all.pop();
+    all.pop().map(|(_, name)| name.clone())
 }
 
 fn unversioned(call: &mut Call) {

@@ -25,6 +25,7 @@ use crate::life::Life;
 use crate::machines;
 use crate::network;
 use crate::random::Random;
+use crate::reverts;
 use crate::reviews;
 use crate::sets;
 use crate::settings::{Fault, Settings};
@@ -34,7 +35,7 @@ use crate::workloads;
 use crate::world::{OPERATORS_NAMESPACE, Refusing, Replica, Requests, Shared, Stall, World, lock};
 
 /// Between two moments of chaos.
-const MOMENT: Duration = Duration::from_millis(40);
+pub const MOMENT: Duration = Duration::from_millis(40);
 /// Longer than every interval and deadline of the loops.
 const REST: Duration = Duration::from_secs(65);
 /// Until everything is at rest, faults aside.
@@ -95,17 +96,22 @@ async fn go(shared: &Shared) -> Option<()> {
         false if shards => {}
         false => start(shared, 1),
     }
-    let steps = lock(shared).settings.steps;
+    let plays = lock(shared).has(Fault::Reverts);
+    let goes_on = match plays {
+        true => reverts::play(shared).await?,
+        false => true,
+    };
+    let steps = match goes_on {
+        true => lock(shared).settings.steps,
+        false => 0,
+    };
     for _ in 0..steps {
-        lock(shared).witness.figures.steps += 1;
-        chaos(shared);
-        reviews::send(shared);
-        sleep(MOMENT).await;
-        going(shared)?;
+        moment(shared, MOMENT, users::act).await?;
     }
     calm_down(shared);
     rest(shared, |_| {}).await?;
     reasons_are_shown(&mut lock(shared));
+    reverts::at_rest(&mut lock(shared));
     lock(shared).trace(|| "people let the fleet complete".to_owned());
     users::heal(&mut lock(shared));
     sets::heal(&mut lock(shared));
@@ -123,7 +129,16 @@ async fn go(shared: &Shared) -> Option<()> {
     }
 }
 
-fn going(shared: &Shared) -> Option<()> {
+/// What goes wrong at a moment, and what people do, until the next one.
+pub async fn moment(shared: &Shared, pause: Duration, people: fn(&mut World)) -> Option<()> {
+    lock(shared).witness.figures.steps += 1;
+    chaos(shared, pause, people);
+    reviews::send(shared);
+    sleep(pause).await;
+    going(shared)
+}
+
+pub fn going(shared: &Shared) -> Option<()> {
     let mut world = lock(shared);
     for replica in 0..2 {
         let life = world.replicas[replica].life.as_ref();
@@ -241,14 +256,14 @@ fn is_alive(world: &World, replica: usize) -> bool {
     life.is_some_and(|life| !life.is_dead())
 }
 
-/// Faults and people, now and then.
-fn chaos(shared: &Shared) {
+/// Faults and people, now and then. `pause`: until the next moment.
+fn chaos(shared: &Shared, pause: Duration, people: fn(&mut World)) {
     let mut world = lock(shared);
     let world = &mut *world;
     let now = Instant::now();
     let millis = |n: usize| Duration::from_millis(n as u64);
     if world.draw(25) == 0 {
-        users::act(world);
+        people(world);
     }
     reviews::act(world);
     let two_leaders = world.has(Fault::TwoLeaders);
@@ -261,7 +276,7 @@ fn chaos(shared: &Shared) {
     let any = (0..2).any(|p| is_alive(world, p));
     let starts = match two_leaders {
         true => (!any && world.draw(20) == 0) || world.strikes(Fault::TwoLeaders, 8),
-        false => !all && world.draw(AWAY as usize / MOMENT.as_millis() as usize) == 0,
+        false => !all && world.draw(AWAY as usize / pause.as_millis() as usize) == 0,
     };
     if starts && !is_alive(world, p) {
         let shared = shared.clone();

@@ -58,6 +58,7 @@ faults! {
     Reviews: "people ask the webhooks of forms and hubs first, also about what they had better not write",
     Pages: "a list comes in small pages, and its continue token expires",
     Shards: "the work is divided into shards, and the processes hand them over",
+    Reverts: "a change never becomes ready, lynqgate sets the form back, and people edit it at that moment",
 }
 
 impl std::fmt::Display for Fault {
@@ -87,6 +88,7 @@ impl Settings {
         // Streams of their own, so that a class more shifts no other.
         let mut apart = Random::stream(seed, 5);
         let mut pages = Random::stream(seed, 6);
+        let mut reverts = Random::stream(seed, 9);
         let forms = 1 + usize::from(random.permille(300));
         let rows = (30 + random.below(4)).div_ceil(forms);
         let faults: BTreeSet<Fault> = Fault::ALL
@@ -98,6 +100,7 @@ impl Settings {
                 Fault::Maintenance | Fault::Reviews => apart.permille(150),
                 Fault::Shards => apart.permille(200),
                 Fault::Pages => pages.permille(300),
+                Fault::Reverts => reverts.permille(250),
                 _ => random.permille(500),
             })
             .collect();

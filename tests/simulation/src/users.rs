@@ -68,7 +68,7 @@ pub fn begin(world: &mut World) {
     }
 }
 
-const FORMS: [&str; 2] = ["web", "job"];
+pub const FORMS: [&str; 2] = ["web", "job"];
 
 fn random_skew(world: &mut World) -> Value {
     let skews = [
@@ -85,7 +85,7 @@ fn random_skew(world: &mut World) -> Value {
 }
 
 /// A new version of the form's content.
-fn edit(world: &mut World, form: &str, kind: &str) {
+pub fn edit(world: &mut World, form: &str, kind: &str) {
     world.users.versions += 1;
     let image = format!("v{}-{kind}", world.users.versions);
     world
@@ -97,7 +97,7 @@ fn edit(world: &mut World, form: &str, kind: &str) {
     put(world, form);
 }
 
-fn policy(world: &mut World, form: &str, change: Value) {
+pub fn policy(world: &mut World, form: &str, change: Value) {
     let reverts = world.users.random.permille(500);
     let on_failure = if reverts { "Revert" } else { "Halt" };
     let policy = world
@@ -111,7 +111,8 @@ fn policy(world: &mut World, form: &str, change: Value) {
     put(world, form);
 }
 
-fn put(world: &mut World, form: &str) {
+/// Applies the form as people have it.
+pub fn put(world: &mut World, form: &str) {
     let image = world.users.image(form).to_owned();
     let policy = world
         .users
@@ -158,7 +159,12 @@ pub fn act(world: &mut World) {
         Fault::Edits,
         Fault::Takeover,
     ];
-    let class = *world.users.random.pick(&classes);
+    act_of(world, &classes);
+}
+
+/// The same, of these classes.
+pub fn act_of(world: &mut World, classes: &[Fault]) {
+    let class = *world.users.random.pick(classes);
     if !world.has(class) {
         return;
     }
@@ -254,7 +260,7 @@ fn force_all(world: &mut World, form: &str) {
     annotate_form(world, form, on, resumed);
 }
 
-fn annotate(world: &mut World, kind: usize, object: &str, name: &str, value: Option<&str>) {
+pub fn annotate(world: &mut World, kind: usize, object: &str, name: &str, value: Option<&str>) {
     world.put(kind, object, |object| {
         let annotations = &mut object["metadata"]["annotations"];
         match value {

@@ -4,6 +4,7 @@
 mod ledger;
 mod plans;
 mod read;
+mod reverts;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,11 @@ use serde_json::Value;
 use crate::api::requests::Verb;
 use crate::api::store::{DEPLOYMENT, FORM, HUB, NODE, Object};
 use read::is_forced;
-pub use read::{FormView, NodeView, Workload, held, live_image, text};
+pub use read::{
+    FormView, NodeView, Workload, asks_for_reverts, held, image_of_form, is_in_phase, live_image,
+    text, version,
+};
+use reverts::Reverts;
 use windows::{History, Policy};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +91,8 @@ pub struct Figures {
     pub steps: u64,
     pub releases: u64,
     pub peak: usize,
+    /// How often the operator set a form back.
+    pub reverts: u64,
 }
 
 #[derive(Default)]
@@ -123,6 +130,7 @@ pub struct Witness {
     read_ready: BTreeSet<(LifeId, String)>,
     /// Acknowledged ledger writes: who wrote which slot (uid, hash, version).
     acknowledged: BTreeSet<(LifeId, String, String, String)>,
+    reverts: Reverts,
 }
 
 impl Witness {
@@ -155,7 +163,9 @@ impl Witness {
         let name = object.text_of("name").to_owned();
         match (kind, now) {
             (NODE, Some(now)) => {
-                self.nodes.insert(name, NodeView::of(now));
+                let node = NodeView::of(now);
+                self.note_live(&node);
+                self.nodes.insert(name, node);
                 self.node_written(revision, before, now, author);
             }
             (NODE, None) => {
@@ -176,7 +186,12 @@ impl Witness {
                 }
             }
             (DEPLOYMENT, None) => drop(self.children.remove(&name)),
-            (FORM, now) => self.form_changed(revision, &name, now),
+            (FORM, now) => {
+                if let Some(now) = now {
+                    self.form_written(before, now, author.is_some());
+                }
+                self.form_changed(revision, &name, now)
+            }
             (HUB, Some(now)) => {
                 let rollout = &now.value["spec"]["rollout"];
                 let skew = rollout["maxSkew"].clone();
@@ -207,10 +222,9 @@ impl Witness {
         };
         let rollout = form.value["spec"]["rollout"].clone();
         let rollout: Rollout = serde_json::from_value(rollout).unwrap_or_default();
-        let image = &form.value["spec"]["deployments"][0]["spec"]["spec"]["image"];
         let view = FormView {
             rollout: rollout.clone(),
-            image: image.as_str().unwrap_or_default().to_owned(),
+            image: image_of_form(&form.value).to_owned(),
         };
         self.forms.insert(name.to_owned(), view);
         let forced = is_forced(&form.value);

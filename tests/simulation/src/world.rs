@@ -20,6 +20,7 @@ use crate::life::Life;
 use crate::machines::{self, Machines};
 use crate::network::{Lag, Way};
 use crate::random::Random;
+use crate::reverts::Reverts;
 use crate::reviews::{self, Reviews};
 use crate::sets::Sets;
 use crate::settings::{Fault, Settings};
@@ -116,6 +117,7 @@ pub struct World {
     pub sets: Sets,
     pub machines: Machines,
     pub reviews: Reviews,
+    pub reverts: Reverts,
     pub witness: Witness,
     pub replicas: [Replica; 2],
     pub rows: BTreeMap<String, bool>,
@@ -151,6 +153,7 @@ impl World {
             sets: Sets::new(Random::stream(seed, 4)),
             machines: Machines::new(Random::stream(seed, 7)),
             reviews: Reviews::new(Random::stream(seed, 6)),
+            reverts: Reverts::new(Random::stream(seed, 8)),
             witness: Witness::default(),
             replicas: [Replica::default(), Replica::default()],
             rows: BTreeMap::new(),

@@ -50,6 +50,7 @@ pub const KUBERNETES_NODE: usize = 11;
 /// Whether who asks may do something; whether somebody may.
 pub const OWN_ACCESS_REVIEW: usize = 12;
 pub const ACCESS_REVIEW: usize = 13;
+pub const CONTROLLER_REVISION: usize = 14;
 
 pub static KINDS: [Kind; 15] = [
     kind(LYNQ, ("LynqNode", "lynqnodes"), (true, true)),

@@ -8,7 +8,7 @@ use lynqgate::api::policy::SkewCounts;
 use lynqgate::decide::rollout::{Plan, Snapshot, Way};
 use serde_json::Value;
 
-use crate::witness::{LifeId, NodeView, View, Witness};
+use crate::witness::{LifeId, NodeView, View, Witness, version};
 
 impl Witness {
     pub fn planned(
@@ -73,7 +73,6 @@ impl Witness {
 
     /// What is let go of a form is its newest version, or what somebody wrote by hand.
     fn is_wanted(&mut self, plan: &Plan) {
-        let version = |image: &str| image.split(' ').next().unwrap_or_default().to_owned();
         for release in &plan.releases {
             let Some(node) = self.nodes.get(&release.node) else {
                 continue;
@@ -81,8 +80,9 @@ impl Witness {
             let Some(form) = self.forms.get(&node.form) else {
                 continue;
             };
-            let newest = version(&form.image);
-            let goes = version(node.reading.desired_image.as_deref().unwrap_or_default());
+            let newest = version(&form.image).to_owned();
+            let desired = node.reading.desired_image.as_deref();
+            let goes = version(desired.unwrap_or_default()).to_owned();
             let is_of_form = goes.starts_with('v');
             self.expect(!is_of_form || goes == newest, "wanted", || {
                 format!(

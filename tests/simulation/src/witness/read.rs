@@ -133,6 +133,30 @@ impl Workload {
     }
 }
 
+/// The image that a form has for its nodes.
+pub fn image_of_form(form: &Value) -> &str {
+    let image = &form["spec"]["deployments"][0]["spec"]["spec"]["image"];
+    image.as_str().unwrap_or_default()
+}
+
+/// What tells images apart, whichever row they are for.
+pub fn version(image: &str) -> &str {
+    image.split(' ').next().unwrap_or_default()
+}
+
+/// Whether the form is to be set back when its rollout fails.
+pub fn asks_for_reverts(form: &Value) -> bool {
+    let policy = &form["spec"]["rollout"];
+    policy["onFailure"] == "Revert" && policy["paused"] != true
+}
+
+/// Whether the status says this of the form as it is.
+pub fn is_in_phase(form: &Value, phase: &str) -> bool {
+    let status = &form["status"];
+    status["rollout"]["phase"] == phase
+        && status["observedGeneration"] == form["metadata"]["generation"]
+}
+
 #[derive(Clone, Debug)]
 pub struct FormView {
     pub rollout: Rollout,
