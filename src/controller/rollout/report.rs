@@ -161,12 +161,15 @@ impl RolloutReconciler<'_> {
             let of_hub = of_hub.unwrap_or_default();
             let status = form_status(&form, told, error, of_hub, clock::now());
             let turn = written.forms.entry(form.name.clone()).or_default();
-            if let Some(to) = self.reverts(&form, &status)
-                && (turn.reverted).is_none_or(|at| at.elapsed() >= REVERT_EVERY)
-            {
-                turn.reverted = Some(clock::instant());
-                again = again.into_iter().chain([REVERT_EVERY]).min();
-                reverted.push((form.clone(), to.to_owned()));
+            if let Some(to) = self.reverts(&form, &status) {
+                let waited = turn.reverted.map_or(REVERT_EVERY, |at| at.elapsed());
+                let mut wait = REVERT_EVERY.saturating_sub(waited);
+                if wait.is_zero() {
+                    turn.reverted = Some(clock::instant());
+                    reverted.push((form.clone(), to.to_owned()));
+                    wait = REVERT_EVERY;
+                }
+                again = again.into_iter().chain([wait]).min();
             }
             if status == form.status {
                 turn.conflicts = 0;

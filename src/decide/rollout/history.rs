@@ -192,7 +192,9 @@ pub fn reverts_to<'a>(
     if status.observed_generation != Some(generation) {
         return None;
     }
-    let failed = status.rollout.as_ref()?.phase == Phase::Failed;
+    let rollout = status.rollout.as_ref()?;
+    // One of the failed nodes runs this content: a correction is not taken back for what failed before it.
+    let failed = rollout.phase == Phase::Failed && rollout.failed_nodes > rollout.unwritten_nodes;
     let (current, update) = (
         status.current_revision.as_deref()?,
         status.update_revision.as_deref()?,

@@ -266,9 +266,13 @@ impl Part {
                 body.ok_or(Unread::Busy)?
             }
         };
+        let room = blocks.len() * BLOCK;
+        // Most bodies are one block, which is not copied.
+        let one = <[Vec<u8>; 1]>::try_from(blocks);
+        let bytes = one.map_or_else(|blocks| blocks.concat(), |[body]| body);
         Ok(Whole {
-            room: blocks.len() * BLOCK,
-            bytes: blocks.concat(),
+            room,
+            bytes,
             arriving: self.arriving.clone(),
         })
     }

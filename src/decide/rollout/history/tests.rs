@@ -126,6 +126,8 @@ fn a_failed_change_is_taken_back_once() {
     };
     let mut going = failed("bad");
     going.rollout.as_mut().unwrap().phase = Phase::InProgress;
+    let mut before = failed("correction");
+    before.rollout.as_mut().unwrap().unwritten_nodes = 1;
     // (case, spec, generation, status, reverted before, to)
     let cases = [
         ("it failed", revert(), 7, failed("bad"), None, Some("good")),
@@ -165,6 +167,14 @@ fn a_failed_change_is_taken_back_once() {
             None,
         ),
         ("it goes on", revert(), 7, going, None, None),
+        (
+            "the node that failed may not have it yet",
+            revert(),
+            7,
+            before,
+            None,
+            None,
+        ),
         (
             "the form has changed since",
             revert(),
