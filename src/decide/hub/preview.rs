@@ -83,7 +83,8 @@ impl<'a> Preview<'a> {
                     None => changes.unchanged += 1,
                     Some(diff) => {
                         let values = row.variables.iter().map(|(_, value)| value);
-                        let of_row = (row.uid.as_str(), &*values.collect::<Vec<&str>>());
+                        let values: Vec<&str> = values.collect();
+                        let of_row = (row.uid.as_str(), values.as_slice());
                         changes.changed.add_row(name, of_row, diff);
                     }
                 }
