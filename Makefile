@@ -1,7 +1,7 @@
 # The developer's manual: `make` shows it. One target is one step of CI.
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo chaos plants model simulate simulate-coverage fuzz fuzz-plants fuzz-tools oracle test test-on-real-parts test-in-simulation prove lint fmt fmt-check generate generate-check bench bench-fleet bench-rollout bench-shards cluster image
+.PHONY: help check demo chaos plants model simulate simulate-coverage fuzz fuzz-plants fuzz-tools oracle test test-on-real-parts test-in-simulation prove lint fmt fmt-check generate generate-check bench bench-fleet bench-rollout bench-shards cluster image krew
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -129,3 +129,21 @@ cluster: ## Build the control plane that the tests and the demo use (once; kept 
 
 image: ## Build the container image
 	docker build -t lynqgate .
+
+# krew calls machines as Go does.
+KREW_OS = $(shell uname -s | tr '[:upper:]' '[:lower:]')
+KREW_ARCH = $(shell uname -m | sed 's/^x86_64$$/amd64/; s/^aarch64$$/arm64/')
+KREW_VERSION = v$(shell sed -n 's/^version = "\(.*\)"$$/\1/p' Cargo.toml)
+
+krew: ## Pack the command line as a plugin of kubectl for this machine, in target/krew (VERSION=v0.1.0 must be that of Cargo.toml; URI=where the archive will be)
+	@[ "$(or $(VERSION),$(KREW_VERSION))" = "$(KREW_VERSION)" ] || { echo "VERSION is $(VERSION), and Cargo.toml has $(KREW_VERSION)" >&2; exit 1; }
+	cargo build --release --locked --bin lynqgate
+	@set -e; target="$(or $(CARGO_TARGET_DIR),target)"; \
+	mkdir -p "$$target/krew"; \
+	archive="$$(cd "$$target/krew" && pwd)/lynqgate-$(KREW_OS)-$(KREW_ARCH).tar.gz"; \
+	tar -czf "$$archive" -C "$$target/release" lynqgate -C "$(CURDIR)" LICENSE; \
+	sha256=$$( { sha256sum "$$archive" 2>/dev/null || shasum -a 256 "$$archive"; } | cut -d ' ' -f 1); \
+	uri=$$(printf '%s' "$(or $(URI),file://$$archive)" | sed 's/[&|\\]/\\&/g'); \
+	sed -e "1d; s|@VERSION@|$(KREW_VERSION)|; s|@OS@|$(KREW_OS)|; s|@ARCH@|$(KREW_ARCH)|; s|@URI@|$$uri|; s|@SHA256@|$$sha256|" \
+		manifests/krew/lynqgate.yaml > "$$target/krew/lynqgate.yaml"; \
+	echo "kubectl krew install --manifest=$$target/krew/lynqgate.yaml --archive=$$archive"

@@ -21,6 +21,7 @@ mod output;
 mod render;
 mod replay;
 mod report;
+mod rows;
 mod run;
 mod schema;
 mod status;
@@ -56,7 +57,9 @@ enum Command {
     Check(check::Arguments),
     /// Tell why a node or a form waits, what must happen, and when that may be.
     Explain(explain::Arguments),
-    /// Show what the release of held nodes would change. Values of Secrets are left out.
+    /// Show what the release of held nodes would change; or, with -f, what an apply of a form would change, by tenants that change
+    /// alike. Values of Secrets are left out. Exit status with -f: 0: nothing changes; 1: something changes, or does not render; 2: an
+    /// error.
     Diff(diff::Arguments),
     /// Release no more nodes of a form, until `resume`.
     Pause(steer::OfForm),
@@ -104,7 +107,7 @@ enum Command {
 const UNFINISHED: u8 = 3;
 /// That of statuses, and of a check, where the API server could not be asked.
 const UNREAD: u8 = 4;
-/// That of a replay or a test of what could not be read: with 1 a plan or a row differs.
+/// That of a replay, a test or a preview of what could not be read: with 1 a plan, a row or a tenant differs.
 const NOT_BEGUN: u8 = 2;
 
 /// The form of an answer.
@@ -153,7 +156,10 @@ pub fn main() -> ExitCode {
             Err(error) => Err(error.into()),
         },
         Command::Explain(arguments) => explain::explain(&arguments),
-        Command::Diff(arguments) => diff::diff(&arguments),
+        Command::Diff(arguments) => match diff::diff(&arguments) {
+            Ok(changes) => return ExitCode::from(u8::from(changes)),
+            Err(error) => Err(error),
+        },
         Command::Pause(form) => steer(&Verb::Pause(&form)),
         Command::Resume(form) => steer(&Verb::Resume(&form)),
         Command::Retry(form) => steer(&Verb::Retry(&form)),
@@ -182,6 +188,7 @@ pub fn main() -> ExitCode {
                 () if error.is::<status::Unread>() => ExitCode::from(UNREAD),
                 () if error.is::<replay::Failed>() => ExitCode::from(NOT_BEGUN),
                 () if error.is::<test::Untested>() => ExitCode::from(NOT_BEGUN),
+                () if error.is::<diff::Unknown>() => ExitCode::from(NOT_BEGUN),
                 () if error.is::<check::Unasked>() => ExitCode::from(UNREAD),
                 () => ExitCode::FAILURE,
             }
@@ -228,5 +235,26 @@ mod tests {
         }
         let own = ["lynqgate", "explain", "node", "a", "-n", "b"].map(OsString::from);
         assert_eq!(as_lynqs(own.clone().into_iter()), own);
+    }
+
+    #[test]
+    fn diff_takes_a_kind_and_a_name_or_a_file() {
+        for (given, is_good) in [
+            (&["form", "web"][..], true),
+            (&["-f", "form.yaml"], true),
+            (&["-f", "-", "--rows", "rows.csv", "-o", "json"], true),
+            (&[], false),
+            (&["form"], false),
+            (&["form", "web", "-f", "form.yaml"], false),
+            (&["form", "web", "--rows", "rows.csv"], false),
+            (&["node", "acme-web", "-o", "json"], false),
+        ] {
+            let given: Vec<&str> = ["lynqgate", "diff"]
+                .into_iter()
+                .chain(given.iter().copied())
+                .collect();
+            let parsed = Arguments::try_parse_from(&given);
+            assert_eq!(parsed.is_ok(), is_good, "{given:?}");
+        }
     }
 }

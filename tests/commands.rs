@@ -2,6 +2,8 @@
 //! after a change of a text run with `UPDATE_GOLDENS=1`, and read the difference. kstatus, the library of kubectl, Flux and Argo CD,
 //! says how the objects stand meanwhile.
 
+mod preview;
+
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -22,6 +24,8 @@ const ROWS: usize = 4;
 struct Terminal<'a> {
     fleet: &'a Fleet,
     kubeconfig: PathBuf,
+    /// Where the commands run, and find the files that they name.
+    directory: tempfile::TempDir,
     transcript: String,
 }
 
@@ -30,8 +34,13 @@ impl<'a> Terminal<'a> {
         Ok(Terminal {
             fleet,
             kubeconfig: cluster.kubeconfig_for(&operator::identity()).await?,
+            directory: tempfile::tempdir()?,
             transcript: String::new(),
         })
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<()> {
+        Ok(std::fs::write(self.directory.path().join(file), text)?)
     }
 
     /// Runs `lynqgate LINE`; returns its exit status and what it printed.
@@ -40,6 +49,7 @@ impl<'a> Terminal<'a> {
             .args(line.split(' '))
             .args(["--namespace", &self.fleet.namespace, "--kubeconfig"])
             .arg(&self.kubeconfig)
+            .current_dir(self.directory.path())
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output()

@@ -20,6 +20,7 @@ mod hub;
 mod idle;
 mod install;
 mod installation;
+mod krew;
 mod lynq;
 mod maintenance;
 mod metrics;

@@ -3,14 +3,20 @@
 use std::cell::OnceCell;
 use std::fmt::Display;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::cli::output::tell;
 use crate::cluster::client;
+use crate::cluster::events::Events;
 use crate::cluster::lease::{lease_key, lease_of, shards_of};
 use crate::cluster::objects::{ApiError, Objects};
+use crate::controller::World;
+use crate::controller::decisions::Decide;
+use crate::controller::hub::Databases;
+use crate::controller::metrics::Metrics;
 use crate::decide::child::ObjectKey;
 use crate::decide::operator::shards::shard_of;
 use crate::decide::rollout::explain::Leader;
@@ -61,6 +67,18 @@ pub type AnyError = Box<dyn std::error::Error>;
 pub fn run<T>(command: impl Future<Output = Result<T, AnyError>>) -> Result<T, AnyError> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build()?.block_on(command)
+}
+
+/// What a command needs that does a part of a loop's work. Its writes are dry runs.
+pub fn world(objects: &Objects) -> Arc<World> {
+    World::new(
+        Arc::new(Decide),
+        "",
+        objects.dry_run(),
+        Events::start(objects.client.clone(), None),
+        Metrics::default(),
+        Databases::default(),
+    )
 }
 
 impl Error {

@@ -1,4 +1,4 @@
-//! The form and the hub that a user names on the command line: checked as the API server and the webhooks check them, and rendered
+//! The forms and the hub that a user names on the command line: checked as the API server and the webhooks check them, and rendered
 //! as the operator renders them. It reads no cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +44,24 @@ const VARIABLES: [&str; 3] = ["uid", "activate", "hostOrUrl"];
 impl Definitions {
     pub fn read(of_form: &Path, of_hub: Option<&Path>) -> Result<Self, Error> {
         let [hubs, forms, _] = crd::definitions();
-        let object = object(of_form, "LynqForm", &forms)?;
+        let mut definitions = Definitions::of(file::object(of_form, "LynqForm")?, &forms)?;
+        if let Some(path) = of_hub {
+            definitions.hub = Some(hub_of(&definitions.form, path, &hubs)?);
+        }
+        Ok(definitions)
+    }
+
+    /// Every form of a file, without its hub.
+    pub fn all(path: &Path) -> Result<Vec<Self>, Error> {
+        let [_, forms, _] = crd::definitions();
+        let objects = file::objects(path, "LynqForm")?.into_iter();
+        objects
+            .map(|object| Definitions::of(object, &forms))
+            .collect()
+    }
+
+    fn of(form: Value, definition: &Value) -> Result<Self, Error> {
+        let object = checked(form, "LynqForm", definition)?;
         let form = Form::of(&object);
         let judged = form::judge(None, &object, clock::now());
         for warning in judged.verdict.warnings {
@@ -56,15 +73,33 @@ impl Definitions {
             name: form.name.clone(),
             reason: judged.verdict.denied.unwrap_or_default(),
         })?;
-        let hub = match of_hub {
-            Some(path) => Some(hub_of(&form, path, &hubs)?),
-            None => None,
-        };
-        Ok(Definitions { form, change, hub })
+        Ok(Definitions {
+            form,
+            change,
+            hub: None,
+        })
+    }
+
+    /// The same form, with the hub that is stored, and whose templates must not select the operator's own namespace.
+    pub fn in_cluster(self, hub: Hub, own_namespace: &str) -> Self {
+        Definitions {
+            change: self.change.sparing(own_namespace),
+            hub: Some(hub),
+            ..self
+        }
     }
 
     pub fn form(&self) -> &str {
         &self.form.name
+    }
+
+    /// Empty if the file names none.
+    pub fn namespace(&self) -> &str {
+        &self.form.namespace
+    }
+
+    pub fn hub_id(&self) -> &str {
+        &self.form.hub_id
     }
 
     /// The name of the hub, if there is one to map columns.
@@ -141,7 +176,7 @@ pub fn plan(source: &RenderSource, now: Timestamp) -> sync::Plan {
 }
 
 fn hub_of(form: &Form, path: &Path, definition: &Value) -> Result<Hub, Error> {
-    let object = object(path, "LynqHub", definition)?;
+    let object = checked(file::object(path, "LynqHub")?, "LynqHub", definition)?;
     let hub = Hub::of(&object);
     let denied = hub::judge(None, &object).denied;
     let other = (hub.name != form.hub_id).then(|| format!("the form is of hub {:?}", form.hub_id));
@@ -163,8 +198,7 @@ fn hub_of(form: &Form, path: &Path, definition: &Value) -> Result<Hub, Error> {
 }
 
 /// The object as the webhook would get it. What the API server would refuse, or leave out without a word, is an error.
-fn object(path: &Path, kind: &'static str, definition: &Value) -> Result<Value, Error> {
-    let mut object = file::object(path, kind)?;
+fn checked(mut object: Value, kind: &'static str, definition: &Value) -> Result<Value, Error> {
     let schema = schema::of_spec(definition);
     let mut problems = schema::misnamed(&object, kind);
     // Without one, the webhook says what is missing first.

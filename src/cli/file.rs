@@ -100,14 +100,27 @@ fn whole(value: Value) -> Value {
 
 /// The only object of a kind; any number of other kinds may be there, too.
 pub fn object(path: &Path, kind: &'static str) -> Result<Value, Error> {
-    let mut found = documents(path, &text_of(path)?)?
-        .into_iter()
-        .filter(|document: &Value| document["kind"] == kind);
-    let path = path.display().to_string();
-    match (found.next(), found.next()) {
-        (Some(object), None) => Ok(whole(object)),
-        (None, _) => Err(Error::Missing { path, kind }),
-        (Some(_), Some(_)) => Err(Error::TooMany { path, kind }),
+    let mut found = objects(path, kind)?;
+    match (found.pop(), found.is_empty()) {
+        (Some(object), true) => Ok(object),
+        _ => Err(Error::TooMany {
+            path: path.display().to_string(),
+            kind,
+        }),
+    }
+}
+
+/// Every object of a kind, one at least.
+pub fn objects(path: &Path, kind: &'static str) -> Result<Vec<Value>, Error> {
+    let all = documents(path, &text_of(path)?)?.into_iter();
+    let of_kind = all.filter(|document: &Value| document["kind"] == kind);
+    let found: Vec<Value> = of_kind.map(whole).collect();
+    match found.is_empty() {
+        false => Ok(found),
+        true => Err(Error::Missing {
+            path: path.display().to_string(),
+            kind,
+        }),
     }
 }
 

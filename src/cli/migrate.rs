@@ -10,15 +10,13 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::Value;
 
 use crate::cli::Output;
+use crate::cli::connection::world;
 use crate::cli::output::{print, tell};
 use crate::cluster::catalog::Hub;
 use crate::cluster::client;
-use crate::cluster::events::Events;
 use crate::cluster::objects::{ApiError, Objects};
 use crate::controller::World;
-use crate::controller::decisions::Decide;
-use crate::controller::hub::{Databases, FirstSync, first_sync};
-use crate::controller::metrics::Metrics;
+use crate::controller::hub::{FirstSync, first_sync};
 use crate::controller::node::takeover::foresee;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::child::{NodeKey, ObjectKey};
@@ -94,16 +92,7 @@ async fn look(arguments: &Arguments) -> Result<(), AnyError> {
     let path = arguments.kubeconfig.as_ref();
     let path = path.map(|path| path.display().to_string());
     let (kube, _) = client::connect(path.as_deref(), None).await?;
-    let objects = Objects::new(kube.clone()).dry_run();
-    let events = Events::start(kube, None);
-    let world = World::new(
-        Arc::new(Decide),
-        "",
-        objects,
-        events,
-        Metrics::default(),
-        Databases::default(),
-    );
+    let world = world(&Objects::new(kube));
     let namespace = arguments.namespace.as_deref().unwrap_or_default();
     let hubs = list(&world, "LynqHub", namespace).await?;
     for form in list(&world, "LynqForm", namespace).await? {

@@ -12,10 +12,9 @@ use crate::cli::Output;
 use crate::cli::definitions::{self, Definitions};
 use crate::cli::file;
 use crate::cli::output::print;
-use crate::datasource::SourceError;
-use crate::datasource::config_map::{ConfigMap, Format, csv_columns};
+use crate::cli::rows::{self, RowsFile};
+use crate::decide::hub::rows::Rows;
 use crate::decide::hub::rows::names::uid_of;
-use crate::decide::hub::rows::{Collector, Columns, RawRow, Rows, TooManyRows};
 use crate::decide::hub::sync::{Plan, RenderSource};
 use crate::decide::hub::tested::{Comparison, Tested, Updated};
 use crate::decide::node::golden::{Compared, Golden, Update, is_own};
@@ -47,14 +46,8 @@ pub struct Arguments {
 pub enum Untested {
     #[error(transparent)]
     File(#[from] file::Error),
-    #[error("{path}: {reason}")]
-    Rows { path: String, reason: SourceError },
-    #[error(
-        "{path}: the first line has no column \"uid\"; rename a column, or give the hub that maps the columns with --hub"
-    )]
-    NoUid { path: String },
-    #[error("{path}: {reason}")]
-    TooMany { path: String, reason: TooManyRows },
+    #[error(transparent)]
+    Rows(rows::Error),
     #[error("{path}: {reason}")]
     Golden { path: String, reason: io::Error },
     #[error("{path}: there is no such directory; create the golden files with --update")]
@@ -101,55 +94,14 @@ pub fn test(arguments: &Arguments) -> Result<(), AnyError> {
     }
 }
 
-/// The rows of the file, as a data source would give them. Without a hub they are active, unless the file says otherwise.
+/// What the hub maps wrongly is no fault of the file.
 fn rows(path: &Path, definitions: &Definitions) -> Result<Rows, AnyError> {
-    let shown = || path.display().to_string();
-    let wrong = |reason: SourceError| Untested::Rows {
-        path: shown(),
-        reason: match reason {
-            SourceError::ColumnMissing { column, .. } => SourceError::ColumnMissing {
-                column,
-                table: "the file".to_owned(),
-            },
-            other => other,
-        },
-    };
-    let text = file::text_of(path).map_err(Untested::File)?;
-    let names = csv_columns(&text).map_err(wrong)?;
-    let has = |name: &str| names.iter().any(|other| other == name);
-    let has_hub = definitions.hub().is_some();
-    if !has_hub && !has("uid") {
-        return Err(Untested::NoUid { path: shown() }.into());
-    }
-    let is_active = !has_hub && !has("activate");
-    let columns = definitions.columns(names.iter().map(String::as_str))?;
-    let mut read = columns.clone();
-    if is_active {
-        // A column that is there in any case, and is read once.
-        read.activate = read.uid.clone();
-    }
-    let mut collector = Collector::new(&columns);
-    let format = Format::Csv;
-    let count = ConfigMap { format, text }.rows(&read, |mut row| {
-        if is_active {
-            insert_activate(&columns, &mut row);
-        }
-        collector.push(row);
-    });
-    let count = count.map_err(wrong)?;
-    let rows = collector.finish(count);
-    Ok(rows.map_err(|reason| Untested::TooMany {
-        path: shown(),
-        reason,
-    })?)
-}
-
-/// Adds the value of the column that says whether the row is active, in its place among those that are selected.
-fn insert_activate(columns: &Columns, row: &mut RawRow) {
-    let selected = columns.selected();
-    let place = selected.iter().position(|name| *name == columns.activate);
-    let place = place.unwrap_or_default().min(row.values.len());
-    row.values.insert(place, Some(b"1".to_vec()));
+    let file = RowsFile::read(path).map_err(Untested::File)?;
+    let rows = file.rows(definitions);
+    rows.map_err(|error| match error {
+        rows::Error::Columns(error) => error.into(),
+        error => Untested::Rows(error).into(),
+    })
 }
 
 /// The golden files of a form, and what it renders.

@@ -33,11 +33,10 @@ use crate::decide::hub::rows::{Row, Rows, guard};
 use crate::decide::hub::sync::{self, SyncInputs};
 use crate::decide::rollout::status::ROLLOUT_COMPLETE;
 use crate::decide::shared::backoff::Backoff;
-pub use asked::{check, rows_as, rows_now};
+pub use asked::{check, rows_as, rows_now, rows_of};
 use nodes::{Ended, Failure};
 use report::Report;
-pub use source::Databases;
-use source::Problem;
+pub use source::{Databases, Problem};
 use turn::Turn;
 
 /// What the loop remembers of a hub between two syncs.

@@ -4,6 +4,7 @@ pub mod desired;
 pub mod findings;
 pub mod hosts;
 pub mod identifier;
+pub mod preview;
 pub mod render;
 pub mod rows;
 pub mod sync;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::cluster::catalog::Hub;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
-use crate::controller::hub::source;
+use crate::controller::hub::source::{self, Problem};
 use crate::controller::rollout::snapshot::is_forced;
 use crate::datasource::database::Limits;
 use crate::decide::admission::Doubt;
@@ -48,6 +48,12 @@ pub async fn rows_now(
     };
     rows.map(|rows| (rows, says))
         .map_err(|problem| problem.message)
+}
+
+/// The rows of a stored hub as they are now, for a command, which has as much time as a sync; or why there are none.
+pub async fn rows_of(world: &World, hub: &Hub) -> Result<Rows, Problem> {
+    let spec = hub.spec.clone().map_err(Problem::invalid)?;
+    source::read_rows(world, (hub, true), &spec, &Limits::default(), &|_| false).await
 }
 
 /// Whether the database of a hub that is about to be stored has what the hub maps.

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use serde_json::{Value, json};
+
 /// How many names of one cause, and how many causes, a message shows; it only counts the others.
 const NAMES_MAX: usize = 5;
 const CAUSES_MAX: usize = 10;
@@ -69,6 +71,13 @@ impl Findings {
     pub fn causes(&self) -> impl Iterator<Item = (&str, &BTreeSet<String>)> {
         let all = self.by_cause.iter();
         all.map(|((_, cause), names)| (cause.as_str(), names))
+    }
+
+    /// The same, for programs.
+    pub fn json(&self) -> Value {
+        let all = self.causes();
+        all.map(|(cause, names)| json!({"cause": cause, "names": names}))
+            .collect()
     }
 
     /// The names of all objects.

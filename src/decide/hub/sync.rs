@@ -419,7 +419,7 @@ fn plan_deletions(seen: &SyncInputs, plan: &mut Plan) {
 }
 
 /// Why the row's node is not written: the existing node of this name belongs to another hub, form or row.
-fn taken(
+pub fn taken(
     hub: &Hub,
     foreign: Option<String>,
     form_name: &str,

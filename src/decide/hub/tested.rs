@@ -99,11 +99,6 @@ impl Tested {
 
     /// Everything, for programs.
     pub fn json(&self) -> Value {
-        let causes = |findings: &Findings| -> Value {
-            let all = findings.causes();
-            all.map(|(cause, names)| json!({"cause": cause, "names": names}))
-                .collect()
-        };
         json!({
             "form": self.form,
             "rows": self.rows,
@@ -111,8 +106,8 @@ impl Tested {
             "failed": self.failed,
             "skipped": self.skipped,
             "inactive": self.inactive,
-            "whyFailed": causes(&self.why_failed),
-            "whySkipped": causes(&self.why_skipped),
+            "whyFailed": self.why_failed.json(),
+            "whySkipped": self.why_skipped.json(),
             "golden": self.comparison.as_ref().map(Comparison::json),
         })
     }
@@ -227,7 +222,8 @@ impl fmt::Display for Comparison {
     }
 }
 
-fn line(f: &mut fmt::Formatter<'_>, label: &str, text: &str) -> fmt::Result {
+/// A line of a report, under its head.
+pub(super) fn line(f: &mut fmt::Formatter<'_>, label: &str, text: &str) -> fmt::Result {
     writeln!(f, "  {label:<10} {text}")
 }
 

@@ -541,7 +541,8 @@ pub fn desired_content(object: &Value, desired: &str) -> Option<ResourceArrays> 
     arrays(spec).filter(|_| is_it)
 }
 
-fn arrays(source: &Value) -> Option<ResourceArrays> {
+/// A content as its type has it, with all defaults.
+pub fn arrays(source: &Value) -> Option<ResourceArrays> {
     serde_json::from_value(content::of_spec(Some(source))).ok()
 }
 

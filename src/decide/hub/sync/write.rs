@@ -80,6 +80,15 @@ impl NodeWrite {
             first_seen,
         }
     }
+
+    /// The same write for a node that exists, whose templates have the time at which a sync first saw its row.
+    pub fn of_existing(&self, node: &NodeDigest) -> Self {
+        let mut write = self.clone();
+        if let Some(first_seen) = &node.first_seen {
+            write.first_seen.clone_from(first_seen);
+        }
+        write
+    }
 }
 
 impl RenderSource {

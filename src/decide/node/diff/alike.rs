@@ -1,11 +1,18 @@
 //! Groups nodes whose contents differ in the same way: a thousand nodes with one change make one diff.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
+
+use serde_json::json;
+
+use crate::decide::shared::content;
 
 /// How many different diffs, and how many names of nodes, a message shows.
 const DIFFS_MAX: usize = 3;
 const NAMES_MAX: usize = 3;
+/// A shorter value of a row, such as `1`, stands in many places where it is not the row's.
+const VALUE_BYTES_MIN: usize = 3;
 
 /// Nodes whose contents differ in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,37 +24,50 @@ pub struct Alike {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// By their diffs, in which the row's id stands for any row's.
-    by_diff: BTreeMap<String, Alike>,
+    groups: Vec<Alike>,
+    /// By the hash of each spelling of a diff: the place of its group.
+    known: BTreeMap<String, usize>,
 }
 
 impl Groups {
     /// `uid`: the id of the node's row.
     pub fn add(&mut self, name: &str, uid: &str, diff: String) {
-        let same = match uid {
-            "" => diff.clone(),
-            uid => diff.replace(uid, "\0"),
+        self.add_row(name, (uid, &[]), diff);
+    }
+
+    /// As `add`, where the values of the row are known, too.
+    pub fn add_row(&mut self, name: &str, (uid, values): (&str, &[&str]), diff: String) {
+        let spellings = spellings(&diff, uid, values);
+        let mut known = spellings.iter().filter_map(|hash| self.known.get(hash));
+        let group = match known.next() {
+            Some(group) => *group,
+            None => {
+                let names = vec![];
+                self.groups.push(Alike { names, diff });
+                self.groups.len() - 1
+            }
         };
-        let names = vec![];
-        let alike = self.by_diff.entry(same).or_insert(Alike { names, diff });
-        alike.names.push(name.to_owned());
+        self.groups[group].names.push(name.to_owned());
+        for hash in spellings {
+            self.known.entry(hash).or_insert(group);
+        }
     }
 
     /// The number of nodes.
     pub fn nodes(&self) -> usize {
-        self.by_diff.values().map(|alike| alike.names.len()).sum()
+        self.groups.iter().map(|alike| alike.names.len()).sum()
     }
 
     /// `alike`, or the number of ways in which the nodes differ.
     pub fn ways(&self) -> String {
-        match self.by_diff.len() {
+        match self.groups.len() {
             0 | 1 => "alike".to_owned(),
             ways => format!("in {ways} ways"),
         }
     }
 
     pub fn largest_first(&self) -> Vec<&Alike> {
-        let mut all: Vec<&Alike> = self.by_diff.values().collect();
+        let mut all: Vec<&Alike> = self.groups.iter().collect();
         all.sort_by(|a, b| {
             let by_count = b.names.len().cmp(&a.names.len());
             by_count.then_with(|| a.names.cmp(&b.names))
@@ -57,8 +77,29 @@ impl Groups {
 
     /// The number of groups whose diffs [`Display`](fmt::Display) leaves out.
     pub fn left_out(&self) -> usize {
-        self.by_diff.len().saturating_sub(DIFFS_MAX)
+        self.groups.len().saturating_sub(DIFFS_MAX)
     }
+}
+
+/// The hashes of a diff's changed lines: as they are; without the row's id; and without any value of the row. Two diffs are alike
+/// if they have one in common. The lines around the changed ones do not count, because they differ from row to row.
+fn spellings(diff: &str, uid: &str, values: &[&str]) -> [String; 3] {
+    let changed = diff.lines().filter(|line| !line.starts_with([' ', '@']));
+    let changed = changed.collect::<Vec<_>>().join("\n");
+    let without = |text: String, value: &str| match value {
+        "" => text,
+        value => text.replace(value, "\0"),
+    };
+    let values = values.iter().copied();
+    let mut values: Vec<&str> = values
+        .filter(|value| value.len() >= VALUE_BYTES_MIN)
+        .chain([uid])
+        .collect();
+    // One may be a part of another.
+    values.sort_by_key(|value| Reverse(value.len()));
+    let without_values = values.into_iter().fold(changed.clone(), without);
+    let without_id = without(changed.clone(), uid);
+    [changed, without_id, without_values].map(|text| content::hash_value(&json!(text)))
 }
 
 /// The diffs of the largest groups, each with the names of its nodes.
@@ -73,12 +114,12 @@ impl fmt::Display for Groups {
     }
 }
 
-/// The first names of a list, for a message.
+/// The first names of a list, and how many more there are.
 pub fn first_of(names: &[String]) -> String {
     let first = names[..names.len().min(NAMES_MAX)].join(", ");
-    match names.len() > NAMES_MAX {
-        true => format!("{first}, ..."),
-        false => first,
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
 }
 
@@ -118,7 +159,7 @@ mod tests {
                 of_each_row,
                 "alike",
                 0,
-                "\n4 nodes (x1-web, x2-web, x3-web, ...):\n+of x1\n",
+                "\n4 nodes (x1-web, x2-web, x3-web and 1 more):\n+of x1\n",
             ),
             (
                 "the largest group first",
@@ -143,6 +184,69 @@ mod tests {
             assert_eq!(groups.ways(), ways, "{name}");
             assert_eq!(groups.left_out(), left_out, "{name}");
             assert_eq!(groups.to_string(), text, "{name}");
+        }
+    }
+
+    /// Names, ids, hosts and plans of rows, and diffs.
+    #[test]
+    fn values_of_rows_and_lines_around_a_change_make_no_difference() {
+        let around = |uid: &str| format!("@@ -1,3 +1,3 @@\n app: {uid}\n-image: 1\n+image: 2\n");
+        let changed = |host: &str| format!("-host: a\n+host: {host}/x\n");
+        for (name, [first, second], ways) in [
+            (
+                "the lines around",
+                [
+                    ("t0", "t0.example.com", "pro", around("t0")),
+                    ("t1", "t1.example.com", "pro", around("other")),
+                ],
+                "alike",
+            ),
+            (
+                "a value",
+                [
+                    ("t0", "a.example.com", "pro", changed("a.example.com")),
+                    ("t1", "b.example.com", "pro", changed("b.example.com")),
+                ],
+                "alike",
+            ),
+            (
+                "a value that has the id in it",
+                [
+                    ("t0", "t0.example.com", "pro", changed("t0.example.com")),
+                    ("t1", "b.example.com", "pro", changed("b.example.com")),
+                ],
+                "alike",
+            ),
+            (
+                "a word that is the value of one row",
+                [
+                    ("t0", "a.example.com", "pro", "+probe: 1\n".to_owned()),
+                    ("t1", "b.example.com", "basic", "+probe: 1\n".to_owned()),
+                ],
+                "alike",
+            ),
+            (
+                "a value that is another row's",
+                [
+                    ("t0", "a.example.com", "pro", changed("a.example.com")),
+                    ("t1", "b.example.com", "pro", changed("a.example.com")),
+                ],
+                "alike",
+            ),
+            (
+                "another text",
+                [
+                    ("t0", "a.example.com", "pro", changed("a.example.com")),
+                    ("t1", "b.example.com", "pro", changed("c.example.com")),
+                ],
+                "in 2 ways",
+            ),
+        ] {
+            let mut groups = Groups::default();
+            for (uid, host, plan, diff) in [first, second] {
+                groups.add_row(uid, (uid, &["1", host, plan]), diff);
+            }
+            assert_eq!(groups.ways(), ways, "{name}");
         }
     }
 }
