@@ -511,11 +511,15 @@ fn counted(n: usize, what: &str) -> String {
 }
 
 fn plural(n: usize, what: &str) -> String {
+    const HISSING: [&str; 6] = ["ss", "us", "is", "sh", "ch", "x"];
+    let hisses = HISSING.iter().any(|end| what.ends_with(*end));
     let before_y = what.strip_suffix('y');
     match before_y.filter(|before| !before.ends_with(['a', 'e', 'o', 'u'])) {
         _ if n == 1 => what.to_owned(),
         Some(before) => format!("{before}ies"),
-        None if what.ends_with(['s', 'h', 'x']) => format!("{what}es"),
+        None if hisses => format!("{what}es"),
+        // The kind is a plural itself.
+        None if what.ends_with('s') => what.to_owned(),
         None => format!("{what}s"),
     }
 }
