@@ -86,8 +86,8 @@ impl ApiError {
     }
 }
 
-/// The innermost error: the layers above the connection add only less specific words.
-fn unanswered(error: &kube::Error) -> String {
+/// What a request says that got no answer: the innermost error, for the layers above the connection add only less specific words.
+pub fn unanswered(error: &kube::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(source) = cause.source() {
         cause = source;
