@@ -5,7 +5,7 @@ use std::error::Error;
 use kube::core::Status;
 use kube::core::response::{StatusCause, reason};
 
-use crate::cluster::prose::{is_denied, is_webhooks, misfit};
+use crate::cluster::prose::{is_denied, is_immutable, is_webhooks, misfit};
 use crate::decide::shared::refusal::without_values;
 
 /// The reason of a cause: another manager owns the field that an apply would change.
@@ -53,6 +53,11 @@ impl ApiError {
     /// Whether a retry of the same request may succeed.
     pub fn may_pass(&self) -> bool {
         matches!(self, ApiError::Unavailable(_) | ApiError::Conflict(_))
+    }
+
+    /// Whether the API server would take the object if there were none of its name: a field of it cannot be changed.
+    pub fn is_immutable(&self) -> bool {
+        matches!(self, ApiError::Invalid { why, .. } if is_immutable(why))
     }
 
     /// `known` are texts that the message may quote: every reader may see them.
