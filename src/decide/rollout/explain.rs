@@ -267,6 +267,14 @@ impl Asked<'_> {
         {
             next.push_str(next::ALSO_UNWRITTEN);
         }
+        if rollout.unwritten_nodes > 0
+            && invalid.is_none()
+            && let Some(why) = &mut explanation.why
+            && let Some(told) = self.unwritten(why)
+        {
+            why.push_str("; the hub says ");
+            why.push_str(&told);
+        }
         let slots = self.slots().filter(|slot| slot.form == form.name);
         explanation.in_flight = slots.map(|slot| slot.node.clone()).collect();
         self.estimated(explanation, Some(rollout))
@@ -316,6 +324,25 @@ impl Asked<'_> {
                 node.form
             ),
         }
+    }
+
+    /// Why nodes are not written, in the hub's words; without those that were `said` already.
+    fn unwritten(&self, said: &str) -> Option<String> {
+        const TYPES: [&str; 5] = [
+            "RenderFailed",
+            "RowsSkipped",
+            "WriteFailed",
+            "DeletionsHeld",
+            "CreationsHeld",
+        ];
+        let all = &self.hub?.conditions;
+        let told = TYPES
+            .iter()
+            .filter_map(|type_| conditions::find(all, type_));
+        let told = told.filter(|told| told.status == "True" && !said.contains(&*told.message));
+        let told = told.map(|told| format!("{}: {}", told.type_, told.message));
+        let told: Vec<String> = told.collect();
+        (!told.is_empty()).then(|| told.join("; "))
     }
 
     /// What says that deletions of the hub wait for the user.

@@ -208,6 +208,13 @@ fn nothing_waits_and_the_status_has_the_whole_story() {
         next.starts_with("see the hub's conditions RenderFailed"),
         "{next}"
     );
+    let held = (ConditionReason::TooManyDeletions, "8 deletions wait");
+    unwritten.says("DeletionsHeld", true, held.0, held.1);
+    let why = unwritten.of_form().why.unwrap();
+    assert!(
+        why.ends_with("; the hub says DeletionsHeld: 8 deletions wait"),
+        "{why}"
+    );
 }
 
 fn policy_of_failed(snapshot: &mut Snapshot) {
