@@ -56,6 +56,13 @@ async fn each_fires_while_its_fault_is_there() -> Result<()> {
     fire(&operator, "10m", &[]).await?;
     // Nothing was read again for a quarter of an hour.
     fire(&operator, "20m", &["LynqDatabaseStale"]).await?;
+    // Of a hub whose database has never answered: nothing listens at this port.
+    let mut unread = fleet.hub();
+    unread["metadata"]["name"] = json!("unread");
+    unread["spec"]["source"][fleet.database.product.source()]["port"] = json!(1);
+    fleet.apply(&unread).await?;
+    fire(&operator, "20m", &["LynqDatabaseStale"; 2]).await?;
+    fire(&operator, "5m", &[]).await?;
 
     fleet
         .apply(&fleet.form("web:2-broken", json!(1), 0))

@@ -77,6 +77,28 @@ async fn errors_are_what_their_fields_say() -> Result<()> {
     let unlike = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "namespace": namespace}, "spec": spec});
     let applied = objects.apply(&key_of(&unlike), &unlike, true).await;
     is("a text for a number", applied, is_misfit)?;
+    let fixed = |value: &str| {
+        let mut fixed = map(json!({"a": value}));
+        fixed["metadata"]["name"] = json!("fixed");
+        fixed["immutable"] = json!(true);
+        fixed
+    };
+    let set = |service: &str| {
+        let pod = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "c:1"}]}});
+        let spec = json!({
+            "serviceName": service, "replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": pod,
+        });
+        json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "fixed", "namespace": namespace}, "spec": spec})
+    };
+    for (case, before, after) in [
+        ("an immutable ConfigMap", fixed("1"), fixed("2")),
+        ("a StatefulSet", set("one"), set("two")),
+    ] {
+        let key = key_of(&before);
+        objects.create(&key, &before).await?;
+        let changed = objects.apply(&key, &after, true).await;
+        is(case, changed, ApiError::is_immutable)?;
+    }
     let kind = Kind {
         api_version: "no.such/v1".to_owned(),
         kind: "Gadget".to_owned(),

@@ -172,7 +172,7 @@ fn a_form_is_rendered_for_a_row_in_the_operators_words() -> Result<()> {
             "no uid",
             good.clone(),
             r#"{"plan": "pro"}"#,
-            "row.json: the row has no \"uid\"",
+            "row.json: the row has no \"uid\": add it, or give --hub: its valueMappings say which column that is",
         ),
         (
             "no row",

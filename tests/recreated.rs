@@ -164,7 +164,9 @@ async fn drift_of_a_settled_node_recreates_nothing(fleet: &Fleet) -> Result<()> 
         let node = fleet.get("LynqNode", "t0-web").await?;
         let ready = condition(&node, "Ready").context("Ready")?;
         let said = ready["message"].as_str().unwrap_or_default();
-        ensure!(said.contains("field is immutable"), "{ready}");
+        let command = format!("kubectl delete configmap t0-conf -n {}", fleet.namespace);
+        let is_told = said.contains("field is immutable") && said.contains(&command);
+        ensure!(is_told, "{ready}");
         Ok(())
     })
     .await?;

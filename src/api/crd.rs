@@ -9,6 +9,9 @@ use crate::api::hub::LynqHub;
 use crate::api::node::LynqNode;
 use crate::api::resource::ARRAYS;
 
+/// What `kubectl explain` says of each list of resources.
+const LIST: &str = "Resources: each has an id, and in spec a manifest. The name of the list does not bind their kinds.";
+
 /// The three CRDs as they are installed.
 pub fn definitions() -> [Value; 3] {
     let mut hub = schema_of(LynqHub::crd());
@@ -20,6 +23,7 @@ pub fn definitions() -> [Value; 3] {
         let list = spec_of(&mut form)
             .pointer_mut(&format!("/properties/{array}"))
             .expect("every array is a field");
+        list["description"] = json!(LIST);
         list["x-kubernetes-list-type"] = json!("map");
         list["x-kubernetes-list-map-keys"] = json!(["id"]);
         let properties = list
@@ -31,6 +35,7 @@ pub fn definitions() -> [Value; 3] {
         let list = spec_of(&mut node)
             .pointer_mut(&format!("/properties/{array}"))
             .expect("every array is a field");
+        list["description"] = json!(LIST);
         list["x-kubernetes-list-type"] = json!("atomic");
     }
     for crd in [&mut hub, &mut form, &mut node] {

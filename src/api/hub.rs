@@ -81,7 +81,7 @@ pub struct Source {
     #[serde(rename = "type")]
     pub type_: SourceType,
     /// How often the rows are read: a number with s, m or h, at most a week; 0s reads them only when the hub or a form
-    /// changes.
+    /// changes. Default: 30s.
     #[serde(default = "thirty_seconds")]
     #[schemars(default = "thirty_seconds", regex(pattern = "^[0-9]{1,9}(s|m|h)$"))]
     pub sync_interval: String,
@@ -127,7 +127,7 @@ pub struct Mysql {
     /// Host name or address of the server.
     #[schemars(length(min = 1))]
     pub host: String,
-    /// Port of the server.
+    /// Port of the server. Default: 3306.
     #[serde(default = "mysql_port")]
     #[schemars(default = "mysql_port", range(min = 1, max = 65535))]
     pub port: i32,
@@ -154,7 +154,7 @@ pub struct Postgresql {
     /// Host name or address of the server.
     #[schemars(length(min = 1))]
     pub host: String,
-    /// Port of the server.
+    /// Port of the server. Default: 5432.
     #[serde(default = "postgresql_port")]
     #[schemars(default = "postgresql_port", range(min = 1, max = 65535))]
     pub port: i32,
@@ -219,7 +219,8 @@ pub struct SecretKey {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ValueMappings {
-    /// Column with the tenant's unique id; becomes part of names, so it must be a DNS label.
+    /// Column with the tenant's unique id. It becomes part of names and a label: an RFC 1123 subdomain (lower-case letters, digits, - and .)
+    /// of at most 63 characters.
     #[schemars(length(min = 1))]
     pub uid: String,
     /// Column that says whether the tenant is active: see activeValues and inactiveValues.

@@ -267,16 +267,16 @@ impl Domain {
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
     /// How many nodes may be non-ready at a time: a number, or a percentage of the form's nodes (rounded down, at
-    /// least 1). 0: no window, changes reach every node at once.
+    /// least 1). 0, the default: no window, changes reach every node at once.
     #[serde(default, deserialize_with = "read_max_skew")]
     #[schemars(default, schema_with = "max_skew")]
     pub max_skew: Skew,
     /// Seconds that a released node has to become ready before it counts as failed; once more as long if it was ready and breaks
-    /// while it is watched (minReadySeconds), but no longer than it would have been watched.
+    /// while it is watched (minReadySeconds), but no longer than it would have been watched. Default: 600; 60 to 3600.
     #[serde(default = "ten_minutes")]
     #[schemars(default = "ten_minutes", range(min = 60, max = 3600))]
     pub progress_deadline_seconds: i32,
-    /// Seconds that a released node must stay ready before its slot is free for the next one.
+    /// Seconds that a released node must stay ready before its slot is free for the next one. Default: 0; at most 86400.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 86400))]
     pub min_ready_seconds: i32,
@@ -295,22 +295,22 @@ pub struct Rollout {
     )]
     #[schemars(schema_with = "at_least_one")]
     pub max_failures: Option<Skew>,
-    /// What happens once as many nodes failed as maxFailures allows.
+    /// What happens once as many nodes failed as maxFailures allows. Default: Halt.
     #[serde(default, skip_serializing_if = "OnFailure::is_halt")]
     pub on_failure: OnFailure,
-    /// How many revisions of the form are kept, for `lynqgate history` and `lynqgate undo`.
+    /// How many revisions of the form are kept, for `lynqgate history` and `lynqgate undo`. Default: 10; 2 to 100.
     #[serde(default = "ten", skip_serializing_if = "is_ten")]
     #[schemars(default = "ten", range(min = 2, max = 100))]
     pub revision_history_limit: u32,
     /// Stops the rollout: nothing held is released, except by force. What is in flight goes on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
-    /// Whether new nodes wait for a slot like updates do (Gated), or go live at once (Immediate). With an order they wait for
-    /// their group's turn and a slot, whatever this says.
+    /// Whether new nodes wait for a slot like updates do (Gated, the default), or go live at once (Immediate). With an order they
+    /// wait for their group's turn and a slot, whatever this says.
     #[serde(default)]
     pub creation: Creation,
-    /// Which non-ready nodes fill the window: all of them, or only those that a release made non-ready. The latter is for
-    /// fleets that live with tenants that are broken for good; maxSkew then bounds changes and repairs each.
+    /// Which non-ready nodes fill the window: all of them (the default), or only those that a release made non-ready. The latter is
+    /// for fleets that live with tenants that are broken for good; maxSkew then bounds changes and repairs each.
     #[serde(default)]
     pub skew_counts: SkewCounts,
     /// Groups of nodes in the order of their release, such as canaries first. A group's turn comes when every node of

@@ -142,37 +142,37 @@ pub struct Resource {
     /// Ids of the resources that must be ready (or applied, if they do not wait for readiness) before this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depend_ids: Vec<String>,
-    /// Skip this resource when one that it depends on has failed; false: apply it all the same.
+    /// Skip this resource when one that it depends on has failed (true, the default); false: apply it all the same.
     #[serde(default = "yes")]
     #[schemars(default = "yes")]
     pub skip_on_dependency_failure: bool,
-    /// WhenNeeded: kept as the form says. Once: created and then left alone.
+    /// WhenNeeded (the default): kept as the form says. Once: created and then left alone.
     #[serde(default)]
     pub creation_policy: CreationPolicy,
-    /// What happens to the object when the resource or its node goes: Delete it, or Retain it as an orphan.
+    /// What happens to the object when the resource or its node goes: Delete it (the default), or Retain it as an orphan.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
-    /// What happens when somebody else owns a field: Stuck reports a conflict, Force takes the field over.
+    /// What happens when somebody else owns a field: Stuck (the default) reports a conflict, Force takes the field over.
     #[serde(default)]
     pub conflict_policy: ConflictPolicy,
-    /// How the object is written: server-side apply, JSON merge patch, or replace.
+    /// How the object is written: server-side apply (apply, the default), JSON merge patch (merge), or replace.
     #[serde(default)]
     pub patch_strategy: PatchStrategy,
-    /// What happens when a change needs another value in an immutable field of the object. Refuse: the form is refused. Recreate:
-    /// lynqgate deletes the object and creates it again, as each node is released.
+    /// What happens when a change needs another value in an immutable field of the object. Refuse (the default): the form is refused.
+    /// Recreate: lynqgate deletes the object and creates it again, as each node is released.
     // No default in the schema, so that the hashes of existing nodes stay.
     #[serde(default, skip_serializing_if = "OnImmutable::is_default")]
     pub on_immutable: OnImmutable,
     /// Of a StatefulSet: whether lynqgate moves its partition, so that its pods are updated one at a time, each once all others are
-    /// ready. false: its pods follow each change at once, by the manifest's own partition.
+    /// ready. false: its pods follow each change at once, by the manifest's own partition. Default: true.
     // No default in the schema, so that the hashes of existing nodes stay.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub partition_gate: bool,
-    /// Whether the node is ready only once this object is.
+    /// Whether the node is ready only once this object is. Default: true.
     #[serde(default = "yes")]
     #[schemars(default = "yes")]
     pub wait_for_ready: bool,
-    /// Seconds from the last apply that changed something until an unready object counts as failed.
+    /// Seconds from the last apply that changed something until an unready object counts as failed. Default: 300; 1 to 3600.
     #[serde(default = "five_minutes")]
     #[schemars(default = "five_minutes", range(min = 1, max = 3600))]
     pub timeout_seconds: i32,

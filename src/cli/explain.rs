@@ -18,6 +18,7 @@ use crate::cluster::clock;
 use crate::controller::rollout::snapshot;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::explain::{Asked, Explanation, FormTold, of_nobody};
+use crate::decide::rollout::formless::Formless;
 use crate::decide::rollout::status::Force;
 
 #[derive(clap::Args)]
@@ -84,6 +85,10 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         name => cluster.find("LynqHub", name).await?,
     };
     let hub = hub.map(|object| Hub::of(&object));
+    let formless = node.as_ref().and_then(|node| {
+        let found = form.as_ref().map(Form::found);
+        Formless::of(found, &hub_name, node.written_from.is_some())
+    });
     let form = form.filter(|form| form.hub_id == hub_name);
     let now = clock::now();
     let leader = cluster.leader(&hub_name, now).await;
@@ -110,6 +115,7 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
     let asked = Asked {
         namespace,
         form: told,
+        formless: formless.as_ref(),
         hub: hub.as_ref().map(|hub| &hub.status),
         policy: form
             .as_ref()

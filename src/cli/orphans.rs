@@ -23,7 +23,13 @@ const KINDS_MAX: usize = 8;
 /// How often a deletion is tried again if somebody wrote the object at that moment.
 const TRIES_MAX: usize = 5;
 
+/// Why there is no verb for it.
+const ADOPTION: &str = "To have an orphan adopted, activate its row again, or put its resource back into the form: a LynqNode of the orphan's namespace adopts \
+                        it by itself as soon as it names an object of that kind, namespace and name. A LynqNode of another namespace needs conflictPolicy: \
+                        Force on the resource.";
+
 #[derive(clap::Args)]
+#[command(after_help = ADOPTION)]
 pub struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -402,6 +408,7 @@ mod tests {
             ("delete", false),
             ("delete ConfigMap", false),
             ("delete ConfigMap acme --left-by acme-web", false),
+            ("adopt ConfigMap acme", false),
         ] {
             let words = ["orphans"].into_iter().chain(line.split(' '));
             let typed = Typed::try_parse_from(words);

@@ -104,7 +104,9 @@ fn rows(path: &Path, definitions: &Definitions) -> Result<Rows, Box<dyn std::err
             Some(hub) => {
                 format!("the row has no column {column:?}, which LynqHub {hub} maps")
             }
-            None => format!("the row has no {column:?}"),
+            None => format!(
+                "the row has no {column:?}: add it, or give --hub: its valueMappings say which column that is"
+            ),
         })?;
         file::text(value).map_err(|reason| format!("{column:?} is {reason}"))
     });

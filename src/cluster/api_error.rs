@@ -5,7 +5,7 @@ use std::error::Error;
 use kube::core::Status;
 use kube::core::response::{StatusCause, reason};
 
-use crate::cluster::prose::{is_denied, is_webhooks, misfit};
+use crate::cluster::prose::{is_denied, is_immutable, is_webhooks, misfit};
 use crate::decide::shared::refusal::without_values;
 
 /// The reason of a cause: another manager owns the field that an apply would change.
@@ -55,6 +55,11 @@ impl ApiError {
         matches!(self, ApiError::Unavailable(_) | ApiError::Conflict(_))
     }
 
+    /// Whether the API server would take the object if there were none of its name: a field of it cannot be changed.
+    pub fn is_immutable(&self) -> bool {
+        matches!(self, ApiError::Invalid { why, .. } if is_immutable(why))
+    }
+
     /// `known` are texts that the message may quote: every reader may see them.
     pub fn of(error: kube::Error, known: &[&str]) -> Self {
         let kube::Error::Api(status) = error else {
@@ -86,8 +91,8 @@ impl ApiError {
     }
 }
 
-/// The innermost error: the layers above the connection add only less specific words.
-fn unanswered(error: &kube::Error) -> String {
+/// What a request says that got no answer: the innermost error, for the layers above the connection add only less specific words.
+pub fn unanswered(error: &kube::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(source) = cause.source() {
         cause = source;

@@ -8,6 +8,7 @@ use crate::api::hub::{HubSpec, HubStatus};
 use crate::cluster::cache::{Asked, Cache, Cached, Changed, FirstList, identity};
 use crate::cluster::vital::RwLock;
 use crate::cluster::watch::Change;
+use crate::decide::rollout::formless::FoundForm;
 use crate::decide::rollout::history::Owner;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -42,6 +43,15 @@ impl Form {
             namespace: &self.namespace,
             name: &self.name,
             uid: &self.uid,
+        }
+    }
+
+    /// The form as a node that names it finds it.
+    pub fn found(&self) -> FoundForm<'_> {
+        FoundForm {
+            hub: &self.hub_id,
+            deleting: self.deleting,
+            unreadable: self.spec.as_ref().err().map(String::as_str),
         }
     }
 }

@@ -19,6 +19,18 @@ pub fn is_webhooks(message: &str) -> bool {
     message.starts_with("admission webhook \"")
 }
 
+/// Whether a validation error is about a field that cannot be changed on the object that is there. Its cause is only that a value
+/// is invalid or forbidden.
+pub fn is_immutable(why: &str) -> bool {
+    [
+        "immutable",
+        "may not change once set",
+        "updates to statefulset spec",
+    ]
+    .iter()
+    .any(|words| why.contains(*words))
+}
+
 /// The error of server-side apply about a manifest that does not have the shape of its kind. Its status has code 500, like a
 /// fault of the server, and neither a reason nor causes. None for any other error.
 pub fn misfit(message: &str) -> Option<String> {
@@ -82,6 +94,34 @@ mod tests {
         ));
         let policy = "configmaps \"x\" is forbidden: ValidatingAdmissionPolicy 'x' denied request";
         assert!(!is_webhooks(policy));
+    }
+
+    #[test]
+    fn a_field_that_cannot_be_changed_is_told_from_one_that_is_wrong() {
+        for (why, immutable) in [
+            (
+                "spec.selector: Invalid value: (value): field is immutable",
+                true,
+            ),
+            (
+                "data: Forbidden: field is immutable when `immutable` is set",
+                true,
+            ),
+            (
+                "spec.clusterIPs[0]: Invalid value: (value): may not change once set",
+                true,
+            ),
+            (
+                "spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals' are forbidden",
+                true,
+            ),
+            (
+                "spec.replicas: Invalid value: (value): must be greater than or equal to 0",
+                false,
+            ),
+        ] {
+            assert_eq!(is_immutable(why), immutable, "{why}");
+        }
     }
 
     #[test]

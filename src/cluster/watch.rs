@@ -9,6 +9,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::Value;
 
+use crate::cluster::api_error::unanswered;
 use crate::cluster::json_object::JsonObject;
 
 /// A page of the first list. It is in memory at once, as text and as JSON: with 500 LynqNodes of 20 KB that were 100 MB.
@@ -97,7 +98,7 @@ pub async fn follow(
                     // The error may quote the whole reply.
                     error => NoList {
                         forbidden: false,
-                        why: error.to_string().chars().take(300).collect(),
+                        why: unanswered(&error).chars().take(300).collect(),
                     },
                 };
                 if told.as_ref() != Some(&no_list) {
@@ -109,7 +110,13 @@ pub async fn follow(
                 tokio::time::sleep(Duration::from_secs(failed.min(LIST_PAUSE_MAX).into())).await;
             }
             Err(error) => {
-                tracing::warn!(kind = %resource.kind, %error, "a watch was interrupted; it is taken up again")
+                let why = match &error {
+                    watcher::Error::InitialListFailed(error)
+                    | watcher::Error::WatchStartFailed(error)
+                    | watcher::Error::WatchFailed(error) => unanswered(error),
+                    other => other.to_string(),
+                };
+                tracing::warn!(kind = %resource.kind, error = why, "a watch was interrupted; it is taken up again")
             }
         }
     }

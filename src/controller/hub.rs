@@ -132,6 +132,10 @@ async fn sync(
         .min();
     let forced = is_forced(&hub.annotations);
     let key = (hub.namespace.clone(), hub.name.clone());
+    if interval.is_some() {
+        // A database that never answered since this process leads must be alerted on, too.
+        (world.metrics).hub_due(&key, || report::unread_since(hub));
+    }
     let (forms, _) = process::compute(|| compile_forms(world, &key, forced, memory));
     let limits = Limits::default();
     let rows = {

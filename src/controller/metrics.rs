@@ -290,7 +290,7 @@ impl Metrics {
         );
         registry.register_with_unit(
             "lynqgate_hub_last_sync_timestamp",
-            "When the hub's rows were last read and acted on",
+            "When the hub's rows were last read and acted on; before the first time here, since when they are not, as far as its status tells",
             Unit::Seconds,
             inner.last_sync.clone(),
         );
@@ -440,6 +440,14 @@ impl Metrics {
     pub fn hub_window(&self, hub: &HubKey, window: Option<usize>) {
         let gauge = self.inner.hub_window.get_or_create(&OfHub::new(hub));
         gauge.set(window.unwrap_or_default() as i64);
+    }
+
+    /// The rows of the hub are to be read again and again. Until a sync comes to its end here, the last one counts as that of `since`.
+    pub fn hub_due(&self, hub: &HubKey, since: impl FnOnce() -> Timestamp) {
+        let (last_sync, hub) = (&self.inner.last_sync, OfHub::new(hub));
+        if !last_sync.contains(&hub) {
+            last_sync.get_or_create(&hub).set(since().as_second());
+        }
     }
 
     /// A sync came to its end. `held`: nodes that wait for a confirmation. `skipped`: rows by the code of what is wrong.

@@ -336,9 +336,11 @@ impl RolloutReconciler<'_> {
         };
         let forms = world.forms_of(&self.key);
         let rendered = forms.iter().filter_map(of_form).collect();
+        let named = |name: &str| world.forms.get(&self.key.0, name);
         let seen = snapshot::SnapshotInputs {
             hub,
             forms: &forms,
+            named: &named,
             rendered: &rendered,
         };
         let views = &mut self.memory.views;

@@ -190,14 +190,16 @@ pub fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
     })
 }
 
-/// The validating half, which sees what every other webhook left: it must be what the gate decides on it, stamps aside.
-pub fn check(write: &Write, now: Timestamp) -> Result<(), Denial> {
-    match next_state(write, now)?.state.mismatch(write.new) {
+/// The validating half, which sees what every other webhook left: it must be what the gate decides on it, stamps aside. Returns
+/// what the gate did with it.
+pub fn check(write: &Write, now: Timestamp) -> Result<Outcome, Denial> {
+    let next = next_state(write, now)?;
+    match next.state.mismatch(write.new) {
         Some(what) => Err(Denial::Tampered {
             node: name(write),
             what,
         }),
-        None => Ok(()),
+        None => Ok(next.outcome),
     }
 }
 

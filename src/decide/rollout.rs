@@ -9,6 +9,7 @@
 
 pub mod explain;
 pub mod failure;
+pub mod formless;
 pub mod history;
 pub mod index;
 pub mod not_reached;
@@ -35,6 +36,7 @@ use crate::api::hub::Slot;
 use crate::api::names;
 use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::gate::marker::ReleaseMarker;
+use formless::Formless;
 use index::{Index, Named};
 use order::{Candidate, Turns, candidates};
 use reason::{Names, Reason};
@@ -437,13 +439,19 @@ impl<'a> Pass<'a> {
         refused.or_else(ledger).unwrap_or(Reason::Releasing)
     }
 
-    /// Nobody releases a node whose form is gone, or cannot be read.
+    /// Nobody releases a node whose form the hub does not have, or whose form cannot be read.
     fn note_formless(&mut self, index: &Index) {
+        let snapshot = self.snapshot;
         let forms = index.forms();
-        for form in forms.filter(|form| !self.snapshot.forms.contains_key(*form)) {
+        for form in forms.filter(|form| !snapshot.forms.contains_key(*form)) {
+            // What came or went while the snapshot was made the next pass sees.
+            let why = snapshot.formless.get(form).cloned();
+            let reason = Reason::NoForm {
+                form: form.to_owned(),
+                why: why.unwrap_or(Formless::Deleted),
+            };
             for named in index.nodes_of(form).iter().filter(|named| named.held) {
-                let form = form.to_owned();
-                self.note(*named, Reason::NoForm { form });
+                self.note(*named, reason.clone());
             }
         }
     }

@@ -20,7 +20,6 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -167,27 +166,26 @@ impl Half {
     }
 }
 
-type NodeDecision = Result<Option<gate::Decision>, gate::Denial>;
-
-/// The outcome and the answer for a LynqNode.
-fn gated(
-    webhook: &Webhook,
-    write: &Write,
-    decide: impl FnOnce(Timestamp) -> NodeDecision,
-) -> (&'static str, Answer) {
-    let decided = decide(clock::now());
-    match decided {
-        Ok(Some(decision)) => {
+/// The outcome and the answer for a LynqNode. The validating half says that the write is held: what it or the fence denies is not,
+/// and the API server shows the warnings of the mutating half beside their denial.
+fn gated(webhook: &Webhook, half: Half, write: &Write) -> (&'static str, Answer) {
+    let now = clock::now();
+    let answered = match half {
+        Half::Validating => gate::check(write, now).map(|outcome| {
+            let held = outcome == gate::Outcome::Held;
+            let warning = held.then(|| held_text(webhook, write.new.object));
+            let answer = Answer {
+                warnings: warning.into_iter().collect(),
+                ..Answer::allow()
+            };
+            ("good", answer)
+        }),
+        _ => gate::decide(write, now).map(|decision| {
             let code = decision.outcome.code();
-            let mut warnings = decision.warnings;
-            if decision.outcome == gate::Outcome::Held {
-                warnings.push(held_text(webhook, write.new.object));
-            }
-            (code, patched(code, decision.patch, warnings))
-        }
-        Ok(None) => ("good", Answer::allow()),
-        Err(denial) => (denial.code(), denied(&denial)),
-    }
+            (code, patched(code, decision.patch, decision.warnings))
+        }),
+    };
+    answered.unwrap_or_else(|denial| (denial.code(), denied(&denial)))
 }
 
 fn patched(code: &str, patch: String, warnings: Vec<String>) -> Answer {
@@ -420,12 +418,7 @@ fn of_node(webhook: &Webhook, half: Half, body: &[u8], request: &review::Request
         user: &user.username,
         operator: &webhook.operator,
     };
-    let (outcome, answer) = match half {
-        Half::Validating => gated(webhook, &write, |now| {
-            gate::check(&write, now).map(|()| None)
-        }),
-        _ => gated(webhook, &write, |now| gate::decide(&write, now).map(Some)),
-    };
+    let (outcome, answer) = gated(webhook, half, &write);
     let asks = half == Half::Validating && answer.denied.is_none();
     let needs = asks
         .then(|| Needs::of(webhook, user, write.old, &new))

@@ -369,6 +369,13 @@ async fn a_form_gives_its_author_no_rights() -> Result<()> {
         refused(cluster, &node, why, &alice).await
     })
     .await?;
+    let mut held = node.clone();
+    held["metadata"]["annotations"] = json!({});
+    let (is_taken, said) = apply(cluster, &held, &alice).await?;
+    ensure!(
+        !is_taken && said.contains(why) && !said.contains("held:"),
+        "what is denied is not held: {said}"
+    );
     fleet.retire().await
 }
 

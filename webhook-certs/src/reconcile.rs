@@ -274,7 +274,11 @@ impl Reconciler {
         self.status.send_if_modified(|before| {
             let modified = *before != status;
             if before.reason != status.reason {
-                tracing::info!(reason = status.reason.label(), "webhook certificates: {}", status.reason);
+                let reason = status.reason.label();
+                match status.reason.needs_somebody() {
+                    true => tracing::error!(reason, "webhook certificates: {}", status.reason),
+                    false => tracing::info!(reason, "webhook certificates: {}", status.reason),
+                }
             }
             if let Some(problem) = status.secret_problem.as_ref().filter(|_| before.secret_problem != status.secret_problem) {
                 tracing::error!(%problem, "the Secret cannot be used; the certificate in use is kept");

@@ -77,6 +77,17 @@ impl Reason {
             Self::BundleLacksCa(_) => "BundleLacksCa",
         }
     }
+
+    /// Whether it lasts until somebody does something.
+    pub(crate) fn needs_somebody(&self) -> bool {
+        matches!(
+            self,
+            Self::SecretUnusable(_)
+                | Self::LeafExpired(_)
+                | Self::LeafNotYetValid(_)
+                | Self::ConfigurationMissing(_)
+        )
+    }
 }
 
 /// Which kind of webhook configuration.

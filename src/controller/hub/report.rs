@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::json;
 
 use crate::api::conditions::{self, ConditionReason, ConditionState, kstatus};
@@ -165,6 +166,13 @@ pub async fn problem(
     say(world, hub, memory, &complaint, message);
     let bad = ConditionState::new("Ready", false, problem.reason, problem.message);
     write_status(world, hub, memory, vec![bad], None).await
+}
+
+/// Since when the rows are not read, as the status tells; now if the last try succeeded.
+pub fn unread_since(hub: &Hub) -> Timestamp {
+    let ready = conditions::find(&hub.status.conditions, READY.type_);
+    let unread = ready.filter(|ready| ready.status == "False");
+    unread.map_or_else(clock::now, |unread| unread.last_transition_time)
 }
 
 /// The rows were there, but the sync ended on the way.

@@ -162,6 +162,7 @@ impl World {
         let seen = snapshot::SnapshotInputs {
             hub: of_hub.as_deref(),
             forms: &forms,
+            named: &|name: &str| self.forms.get(&hub.0, name),
             rendered: &rendered,
         };
         let of_nodes = |nodes: NodesOfHub| snapshot::of(&seen, nodes, &mut Views::default());

@@ -59,10 +59,11 @@ pub async fn apply(
     match applied {
         Ok(object) => Ok(Some(object)),
         Err(ApiError::Invalid { text, why }) => {
-            match recreate::make_room(world, node, target, (&text, &why)).await? {
-                true => Ok(None),
-                false => Err(ApiError::Invalid { text, why }),
+            if recreate::make_room(world, node, target, (&text, &why)).await? {
+                return Ok(None);
             }
+            let error = ApiError::Invalid { text, why };
+            Err(recreate::with_way_out(key, error))
         }
         Err(error) => Err(explained(world, key, error).await?),
     }

@@ -5,9 +5,11 @@ use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::node::apply::{Target, delete, dry_run_anew, fits_alone, learn_left};
-use crate::decide::child::Child;
+use crate::decide::child::{Child, ObjectKey};
 use crate::decide::node::digest::NodeDigest;
-use crate::decide::node::plan::recreate::{Recreation, immutable, is_due, is_wanted, meanwhile};
+use crate::decide::node::plan::recreate::{
+    Recreation, by_hand, immutable, is_due, is_wanted, meanwhile,
+};
 
 /// Status updates of controllers come in between.
 const TRIES: u32 = 5;
@@ -68,4 +70,18 @@ pub async fn make_room(
     Err(ApiError::Unavailable(
         "the object changes too often".to_owned(),
     ))
+}
+
+/// The error with what somebody can do, if a field cannot be changed and lynqgate does not recreate the object.
+pub fn with_way_out(key: &ObjectKey, error: ApiError) -> ApiError {
+    let is_immutable = error.is_immutable();
+    match error {
+        ApiError::Invalid { text, why } if is_immutable => {
+            let by_hand = by_hand(key);
+            let text =
+                format!("{text}. That cannot be changed on the object that is there: {by_hand}");
+            ApiError::Invalid { text, why }
+        }
+        error => error,
+    }
 }

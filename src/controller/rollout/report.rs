@@ -253,12 +253,13 @@ impl RolloutReconciler<'_> {
 
     /// A form that is gone has no status, so that what waits for it is told on the hub.
     fn note_formless(&self, plan: &Plan, written: &mut Written) {
-        let mut formless: BTreeMap<&str, Vec<&Arc<str>>> = BTreeMap::new();
+        let mut formless: BTreeMap<&str, (&Reason, Vec<&Arc<str>>)> = BTreeMap::new();
         let hub = self.world.hubs.get(&self.key.0, &self.key.1);
         // Where the hub is gone too, nobody is left to tell.
         for (name, reason) in plan.waiting.iter().filter(|_| hub.is_some()) {
-            if let Reason::NoForm { form } = &**reason {
-                formless.entry(form).or_default().push(name);
+            if let Reason::NoForm { form, .. } = &**reason {
+                let of_form = formless.entry(form).or_insert_with(|| (&**reason, vec![]));
+                of_form.1.push(name);
             }
         }
         let now: BTreeSet<String> = formless.keys().map(|form| (*form).to_owned()).collect();
@@ -272,10 +273,7 @@ impl RolloutReconciler<'_> {
                 self.world.metrics.forget(&self.key.0, form);
             }
         }
-        for (form, waiting) in &formless {
-            let reason = Reason::NoForm {
-                form: (*form).to_owned(),
-            };
+        for (form, (reason, waiting)) in &formless {
             if !is_elsewhere(form) {
                 let (code, count) = (reason.code(), waiting.len() as i64);
                 (self.world.metrics).formless(&self.key, form, code, count);
@@ -548,6 +546,9 @@ fn form_status(
             not_reached::add_cause(&mut rollout.waiting, error.as_ref(), of_hub);
         }
         states.clone_from(&state.conditions);
+        if let Some(rollout) = &status.rollout {
+            not_reached::tell_held(&rollout.waiting, &mut states);
+        }
         if let (Ok(spec), None) = (&form.spec, &error)
             && generation == form.generation
         {

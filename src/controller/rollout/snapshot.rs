@@ -13,6 +13,7 @@ use crate::decide::hub::desired::{Desired, Lack, Standing};
 use crate::decide::hub::rows::names::uid_of;
 use crate::decide::hub::sync::{self, rows_hash};
 use crate::decide::node::digest::NodeDigest;
+use crate::decide::rollout::formless::Formless;
 use crate::decide::rollout::index::by_form;
 use crate::decide::rollout::order;
 use crate::decide::rollout::{self, Live, NamedNode, Node, Nodes, Snapshot};
@@ -21,6 +22,8 @@ pub struct SnapshotInputs<'a> {
     pub hub: Option<&'a Hub>,
     /// The hub's.
     pub forms: &'a [Arc<Form>],
+    /// The form of a name, whatever hub it is of.
+    pub named: &'a dyn Fn(&str) -> Option<Arc<Form>>,
     /// What the hub loop made of each form, by namespace and name; without it the forms' own statuses tell.
     pub rendered: &'a BTreeMap<(String, String), Rendered>,
 }
@@ -83,7 +86,16 @@ pub fn of<'a>(
         let view = form_view(form, seen, nodes, &rows_hash)?;
         Some((form.name.clone(), view))
     };
+    let forms: BTreeMap<String, rollout::Form> = seen.forms.iter().filter_map(view).collect();
+    let lost = of_form
+        .iter()
+        .filter(|(name, _)| !forms.contains_key(**name));
+    let formless = lost.filter_map(|(name, nodes)| {
+        let why = formless(seen, name, nodes)?;
+        Some(((*name).to_owned(), why))
+    });
     Snapshot {
+        formless: formless.collect(),
         resource_version: seen
             .hub
             .map(|hub| hub.resource_version.clone())
@@ -101,9 +113,17 @@ pub fn of<'a>(
             .unwrap_or_default(),
         nodes: Nodes::sorted(views.nodes.iter().map(|view| view.named.clone())),
         forced: seen.hub.is_some_and(|hub| is_forced(&hub.annotations)),
-        forms: seen.forms.iter().filter_map(view).collect(),
+        forms,
         ..Snapshot::default()
     }
+}
+
+/// What became of a form that these nodes name. None if it is there after all: it came while the others were read.
+fn formless(seen: &SnapshotInputs, form: &str, nodes: &[&View]) -> Option<Formless> {
+    let hub = &nodes.first()?.digest.hub;
+    let was_written = nodes.iter().any(|view| view.digest.written_from.is_some());
+    let found = (seen.named)(form);
+    Formless::of(found.as_deref().map(Form::found), hub, was_written)
 }
 
 impl Views {
@@ -381,6 +401,7 @@ mod tests {
             let seen = SnapshotInputs {
                 hub: None,
                 forms,
+                named: &|_| None,
                 rendered,
             };
             let expected = of(&seen, nodes.iter(), &mut Views::default());
@@ -397,6 +418,7 @@ mod tests {
             let seen = SnapshotInputs {
                 hub: None,
                 forms: &forms,
+                named: &|_| None,
                 rendered: &BTreeMap::new(),
             };
             of(&seen, nodes.iter(), &mut views)

@@ -20,10 +20,13 @@ pub struct NodeRow {
     pub hash: Option<String>,
 }
 
-/// `nodes`: the existing nodes. `rows`: the rows that the changed hub reads.
+/// `nodes`: the existing nodes. `rows`: the rows that the changed hub reads. `rendered`: the rows that a form renders to another
+/// content than before; None if that is not known. Then each row counts that has other values than its node was written from, also if
+/// no form uses them.
 pub fn warnings(
     nodes: &[NodeRow],
     rows: &Rows,
+    rendered: Option<&BTreeSet<String>>,
     (deletions, creations): (&Allowance, &Allowance),
 ) -> Vec<String> {
     let tenants: BTreeMap<&str, Option<&str>> = nodes
@@ -37,9 +40,10 @@ pub fn warnings(
         .values()
         .partition(|row| tenants.contains_key(row.uid.as_str()));
     let is_other = |uid: &str, hash: String| tenants[uid] != Some(hash.as_str());
+    let is_rendered = |uid: &String| rendered.is_none_or(|rendered| rendered.contains(uid));
     let changed = old
         .iter()
-        .filter(|row| is_other(&row.uid, row.hash().to_string()));
+        .filter(|row| is_rendered(&row.uid) && is_other(&row.uid, row.hash().to_string()));
     let changed: Vec<&str> = changed.map(|row| row.uid.as_str()).collect();
     let new: Vec<&str> = new.iter().map(|row| row.uid.as_str()).collect();
     let parts = [("deletes", gone), ("makes", new), ("changes", changed)];
@@ -120,8 +124,37 @@ mod tests {
     }
 
     fn warned(before: &Rows, after: &Rows) -> Vec<String> {
+        warned_of(before, after, None)
+    }
+
+    fn warned_of(before: &Rows, after: &Rows, rendered: Option<&[&str]>) -> Vec<String> {
+        let set = |uids: &[&str]| -> BTreeSet<String> {
+            uids.iter().map(|uid| (*uid).to_owned()).collect()
+        };
+        let rendered = rendered.map(set);
         let none = Allowance::default();
-        warnings(&nodes(before), after, (&none, &none))
+        warnings(&nodes(before), after, rendered.as_ref(), (&none, &none))
+    }
+
+    /// A new mapping gives each row another value.
+    #[test]
+    fn a_row_without_another_content_is_not_changed() {
+        let before = rows(&[("a", "pro"), ("b", "pro"), ("c", "pro")]);
+        let after = rows(&[("a", "big"), ("b", "big"), ("c", "pro")]);
+        let (none, some): ([&str; 0], [&str; 2]) = ([], ["b", "c"]);
+        for (rendered, changed) in [
+            (None, Some("2 (a, b)")),
+            (Some(some.as_slice()), Some("1 (b)")),
+            (Some(none.as_slice()), None),
+        ] {
+            let said = warned_of(&before, &after, rendered);
+            let expected = changed.map(|changed| {
+                format!(
+                    "with the rows that it reads now, this hub, of 3 tenants, changes {changed}"
+                )
+            });
+            assert_eq!(said, Vec::from_iter(expected));
+        }
     }
 
     #[test]

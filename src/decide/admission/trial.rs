@@ -47,6 +47,8 @@ pub struct Trial {
     broken_before: usize,
     /// The number of nodes that are created, or whose content changes.
     changed: usize,
+    /// If the hub is changed: the rows that the form renders to another content than before.
+    changed_rows: BTreeSet<String>,
     /// Whether the change was compared with the existing nodes.
     nodes_known: bool,
     /// The number of rows without a node, as far as the nodes are known.
@@ -211,6 +213,9 @@ impl Trial {
         let broken = cause.map(|cause| (row.uid.clone(), cause));
         self.broken.extend(broken);
         self.changed += usize::from(tried.changes);
+        if tried.changes && form.on.before.is_some() {
+            self.changed_rows.insert(row.uid.clone());
+        }
         self.made += usize::from(tried.is_made);
         let is_kept = |node: &LiveNode| node.is_held && new.runs(node);
         self.kept += usize::from(node.is_some_and(is_kept));
@@ -335,6 +340,11 @@ impl Trial {
         let all = self.tried == self.rows;
         let deleted = self.deletions.warnings(all, true).into_iter().map(said);
         deleted.chain(self.told(said, WARNING_MAX)).collect()
+    }
+
+    /// The rows that the form renders to another content with a changed hub; None if not all rows were tried.
+    pub fn into_changed_rows(self) -> Option<BTreeSet<String>> {
+        (self.tried == self.rows).then_some(self.changed_rows)
     }
 
     /// The broken rows, formatted by `words`; with fewer names if the text would be too long.
@@ -501,11 +511,15 @@ fn counted(n: usize, what: &str) -> String {
 }
 
 fn plural(n: usize, what: &str) -> String {
+    const HISSING: [&str; 6] = ["ss", "us", "is", "sh", "ch", "x"];
+    let hisses = HISSING.iter().any(|end| what.ends_with(*end));
     let before_y = what.strip_suffix('y');
     match before_y.filter(|before| !before.ends_with(['a', 'e', 'o', 'u'])) {
         _ if n == 1 => what.to_owned(),
         Some(before) => format!("{before}ies"),
-        None if what.ends_with(['s', 'h', 'x']) => format!("{what}es"),
+        None if hisses => format!("{what}es"),
+        // The kind is a plural itself.
+        None if what.ends_with('s') => what.to_owned(),
         None => format!("{what}s"),
     }
 }

@@ -58,7 +58,7 @@ fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
     })
 }
 
-fn check(write: &Write, now: Timestamp) -> Result<(), Denial> {
+fn check(write: &Write, now: Timestamp) -> Result<Outcome, Denial> {
     write.asked(|write| super::check(write, now))
 }
 
@@ -110,14 +110,14 @@ fn write(old: Option<&Value>, new: &Value, user: &str) -> Result<(Outcome, Value
         }
     }
     assert_eq!(stored, twice, "not idempotent");
-    check(
+    let agreed = check(
         &Write {
             new: &stored,
             ..request
         },
         later,
-    )
-    .expect("the validating half agrees");
+    );
+    assert_eq!(agreed, Ok(decision.outcome), "the validating half agrees");
     stored["metadata"]["resourceVersion"] = json!("8");
     Ok((decision.outcome, stored))
 }

@@ -13,6 +13,7 @@ use crate::api::policy::Rollout;
 use crate::api::{names, stamp};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::Live;
+use crate::decide::rollout::formless::Formless;
 use crate::decide::rollout::reason::{Advice, Reason, word_of_nodes};
 use crate::decide::rollout::status::Force;
 pub use answer::Explanation;
@@ -42,6 +43,8 @@ pub struct Asked<'a> {
     pub namespace: &'a str,
     /// None where it is gone, or another hub's.
     pub form: Option<FormTold<'a>>,
+    /// Why nobody releases the node: its hub does not have its form, or lynqgate cannot use it.
+    pub formless: Option<&'a Formless>,
     pub hub: Option<&'a HubStatus>,
     /// The form's policy, where it can be read.
     pub policy: Option<&'a Rollout>,
@@ -110,14 +113,10 @@ impl Asked<'_> {
         if let Some(since) = node.start.as_deref().and_then(stamp::parse) {
             state = format!("{state}; live for {}", self.since(since));
         }
-        match self.form {
-            Some(form) => state.push_str(&self.behind(node, form)),
-            None => {
-                state = format!(
-                    "{state}; its form {:?} is gone, or another hub's",
-                    node.form
-                )
-            }
+        if let Some(why) = self.formless {
+            state = format!("{state}; its form {:?} {why}", node.form);
+        } else if let Some(form) = self.form {
+            state.push_str(&self.behind(node, form));
         }
         if node.forced {
             let (name, value) = (names::FORCE_ROLLOUT, names::TRUE);
@@ -131,10 +130,10 @@ impl Asked<'_> {
         }
         let mut explanation = Explanation::of(subject(node), state).within(node);
         let is_broken = ready.is_some_and(|ready| ready.status == "False");
-        explanation.next = match (is_broken, self.form) {
-            (true, None) => Some(next::MEND_FORMLESS.to_owned()),
-            (true, Some(_)) if node.has_failed() => Some(next::MEND_NODE.to_owned()),
-            (true, Some(_)) => Some(format!(
+        explanation.next = match (is_broken, self.formless) {
+            (true, Some(_)) => Some(next::MEND_FORMLESS.to_owned()),
+            (true, None) if node.has_failed() => Some(next::MEND_NODE.to_owned()),
+            (true, None) => Some(format!(
                 "nothing, if it becomes ready soon; else {}",
                 next::MEND_NODE
             )),
@@ -190,13 +189,13 @@ impl Asked<'_> {
         explanation.held_since = since;
         let told =
             conditions::find(&node.status.conditions, "Held").filter(|told| told.status == "True");
-        let no_form = Reason::NoForm {
-            form: node.form.clone(),
-        };
-        let is_formless = told.is_some_and(|told| told.reason == *no_form.code());
-        if self.form.is_none() || is_formless {
-            let Advice { why, next } = no_form.advice();
-            explanation.reason = Some(no_form.code().to_owned());
+        if let Some(why) = self.formless {
+            let reason = Reason::NoForm {
+                form: node.form.clone(),
+                why: why.clone(),
+            };
+            let Advice { why, next } = reason.advice();
+            explanation.reason = Some(reason.code().to_owned());
             (explanation.why, explanation.next) = (Some(why), Some(next));
         } else if let Some(nodes) = self.waiting_of(node, told) {
             explanation.wait(nodes);
@@ -268,6 +267,14 @@ impl Asked<'_> {
         {
             next.push_str(next::ALSO_UNWRITTEN);
         }
+        if rollout.unwritten_nodes > 0
+            && invalid.is_none()
+            && let Some(why) = &mut explanation.why
+            && let Some(told) = self.unwritten(why)
+        {
+            why.push_str("; the hub says ");
+            why.push_str(&told);
+        }
         let slots = self.slots().filter(|slot| slot.form == form.name);
         explanation.in_flight = slots.map(|slot| slot.node.clone()).collect();
         self.estimated(explanation, Some(rollout))
@@ -317,6 +324,25 @@ impl Asked<'_> {
                 node.form
             ),
         }
+    }
+
+    /// Why nodes are not written, in the hub's words; without those that were `said` already.
+    fn unwritten(&self, said: &str) -> Option<String> {
+        const TYPES: [&str; 5] = [
+            "RenderFailed",
+            "RowsSkipped",
+            "WriteFailed",
+            "DeletionsHeld",
+            "CreationsHeld",
+        ];
+        let all = &self.hub?.conditions;
+        let told = TYPES
+            .iter()
+            .filter_map(|type_| conditions::find(all, type_));
+        let told = told.filter(|told| told.status == "True" && !said.contains(&*told.message));
+        let told = told.map(|told| format!("{}: {}", told.type_, told.message));
+        let told: Vec<String> = told.collect();
+        (!told.is_empty()).then(|| told.join("; "))
     }
 
     /// What says that deletions of the hub wait for the user.

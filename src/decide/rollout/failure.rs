@@ -15,6 +15,8 @@ pub struct Failed {
     pub names: Vec<String>,
     /// Slots past their deadlines: of these nodes, of the repairs, and of what was forgiven.
     pub late_slots: usize,
+    /// Those of them that spend no budget.
+    pub uncounted: Uncounted,
     /// What broke while it had no slot any more.
     pub adrift: Adrift,
     /// How many of them halt the rollout.
@@ -33,7 +35,49 @@ pub struct Adrift {
     pub late: usize,
 }
 
+/// Slots past their deadlines that are no failures.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Uncounted {
+    /// Their nodes were not ready before their releases.
+    pub repairs: usize,
+    pub deleting: usize,
+    /// Somebody resumed the rollout since.
+    pub forgiven: usize,
+}
+
+impl Uncounted {
+    fn add(&mut self, slot: &Slot, node: &Node) {
+        let why = match () {
+            () if node.deleting => &mut self.deleting,
+            () if slot.repair => &mut self.repairs,
+            () => &mut self.forgiven,
+        };
+        *why += 1;
+    }
+}
+
 impl Failed {
+    /// Why what is past its deadline is no failure: how many for each reason that applies.
+    pub fn why_uncounted(&self) -> String {
+        let Uncounted {
+            repairs,
+            deleting,
+            forgiven,
+        } = self.uncounted;
+        let reasons = [
+            (repairs, "not ready before this change"),
+            (deleting, "being deleted"),
+            (forgiven, "forgiven by lynq.sh/resume"),
+            (
+                self.adrift.late,
+                "live without a slot (no window applied, or it was free again)",
+            ),
+        ];
+        let said = reasons.iter().filter(|(count, _)| *count > 0);
+        let said = said.map(|(count, why)| format!("{count} {why}"));
+        Vec::from_iter(said).join(", ")
+    }
+
     /// What is past its deadline.
     pub fn late(&self) -> usize {
         self.late_slots + self.adrift.late
@@ -102,7 +146,8 @@ pub fn failed_nodes(
             }
         }
         let node = &snapshot.nodes[&slot.node];
-        failed.late_slots += usize::from(node.non_ready() || node.deleting);
+        let is_late = node.non_ready() || node.deleting;
+        failed.late_slots += usize::from(is_late);
         // What cannot go for a finalizer's sake says nothing of the content.
         if may_fail(form, slot, node, now) && !node.deleting {
             failed.names.push(slot.node.clone());
@@ -110,6 +155,8 @@ pub fn failed_nodes(
             if let Some(at) = form.resumed_at.filter(|at| *at > now) {
                 failed.wake(at);
             }
+        } else if is_late {
+            failed.uncounted.add(slot, node);
         }
     }
     for Named {

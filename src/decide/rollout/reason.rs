@@ -13,6 +13,7 @@ use serde::{Serialize, Serializer};
 use crate::api::conditions::ConditionReason;
 use crate::api::names;
 use crate::api::policy::WINDOW_MAX;
+use crate::decide::rollout::formless::Formless;
 pub use holders::{Because, Holders, Names};
 
 /// Between what holds a node and what must happen.
@@ -125,9 +126,10 @@ pub enum Reason {
     LiveContentUnknown {
         node: String,
     },
-    /// The node's form is gone, or cannot be read.
+    /// The node's form is gone, another hub's, or cannot be read.
     NoForm {
         form: String,
+        why: Formless,
     },
     /// No operator leads, so that nothing is released at all. Only `explain` can find that.
     NoLeader {
@@ -307,13 +309,7 @@ impl Reason {
                 )
                 .into();
             }
-            Reason::NoForm { form } => {
-                return format!(
-                    "kubectl describe lynqform {form}: apply the form again, or correct it. To delete the node and its objects \
-                     instead, see the hub's condition DeletionsHeld (kubectl describe lynqhub)"
-                )
-                .into();
-            }
+            Reason::NoForm { form, why } => return why.next(form).into(),
             Reason::NoLeader { lease, .. } => {
                 return format!(
                     "find out why the operator does not run: kubectl get pods -A -l \
@@ -404,9 +400,7 @@ impl Reason {
             Reason::LiveContentUnknown { .. } => {
                 "lynqgate does not know what runs: Lynq made the node, or somebody wrote it without the webhook. It compares the objects with the content now, and changes none of them meanwhile"
             }
-            Reason::NoForm { .. } => {
-                "its form does not exist, cannot be read, or belongs to another hub, so lynqgate does not release it; apply the form again, or correct it. To delete the node instead, see the hub's condition DeletionsHeld"
-            }
+            Reason::NoForm { why, .. } => why.summary(),
             Reason::NoLeader { .. } => {
                 "no operator leads, so nothing is rendered, applied or released"
             }
@@ -513,11 +507,8 @@ impl fmt::Display for Reason {
                 "lynqgate does not know what runs of {node}: Lynq made it, or somebody wrote it without the webhook. It compares its \
                  objects with its content now, and changes none of them meanwhile"
             ),
-            Reason::NoForm { form } => {
-                write!(
-                    f,
-                    "its form {form:?} does not exist, cannot be read, or belongs to another hub, so lynqgate releases none of its nodes"
-                )
+            Reason::NoForm { form, why } => {
+                write!(f, "lynqgate releases no node of form {form:?}, which {why}")
             }
             Reason::NoLeader {
                 lease,

@@ -1,7 +1,7 @@
 //! What the release planner sees of a hub: its ledger, its forms and nodes, and what came of the last passes.
 //!
 //! A snapshot is written into documents for support and into cases (`decide::rollout::replay`). It holds names, hashes, times, the
-//! policies of forms and hubs, and texts that conditions publish anyway (`why`, `previous`, `ledger_refused`). No rendered
+//! policies of forms and hubs, and texts that conditions publish anyway (`why`, `previous`, `ledger_refused`, `formless`). No rendered
 //! content, no value of a row but its uid and what `rollout.domains` names, and no data of a Secret may come into it.
 
 mod nodes;
@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::form::FormRolloutStatus;
 use crate::api::hub::Slot;
 use crate::api::policy::{Rollout, Skew};
+use crate::decide::rollout::formless::Formless;
 pub use nodes::{NamedNode, Nodes};
 
 /// Everything that one pass looks at.
@@ -31,6 +32,9 @@ pub struct Snapshot {
     /// The hub's own window over all of its forms.
     pub hub_skew: Skew,
     pub forms: BTreeMap<String, Form>,
+    /// What became of forms that nodes name and `forms` does not have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub formless: BTreeMap<String, Formless>,
     pub nodes: Nodes,
     /// What live reads confirmed since the last pass: slots that may be freed.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]

@@ -43,7 +43,10 @@ pub fn stalled(
     }
     let counted = match own.names.len() {
         _ if late > own.late() => "some of it of other forms".to_owned(),
-        0 => "and none of it counts as a failure".to_owned(),
+        0 => format!(
+            "and none of it counts as a failure: {}",
+            own.why_uncounted()
+        ),
         n => format!(
             "and maxFailures ({}) halts only at more failures than these {n}",
             own.allowed

@@ -1,6 +1,7 @@
 //! A changed hub is tried on the rows that it would read, beside the nodes that it has and by the forms that render these rows: whoever
 //! applies it is warned, and never refused.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -16,7 +17,7 @@ use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::process;
 use crate::decide::admission::form;
 use crate::decide::admission::reach::{self, NodeRow};
-use crate::decide::admission::trial::{self, On};
+use crate::decide::admission::trial::{self, On, Trial};
 use crate::decide::child::ObjectKey;
 use crate::decide::hub::rows::Rows;
 use crate::decide::hub::sync::allowances;
@@ -60,21 +61,32 @@ pub async fn warnings(all: &Definitions, old: &Value, new: &Value) -> Result<Vec
             .map(str::to_owned)
     };
     let (deletions, creations) = allowances(&after, &annotation);
-    let mut warnings = reach::warnings(&nodes, &rows, (&deletions, &creations));
     let render = all.turns.render().await;
     let unread = before.as_ref().err().map(|why| {
         format!("which data goes is not known, for the rows as they were could not be read: {why}")
     });
+    let rows = Arc::new(rows);
+    let of_trial = rows.clone();
     let tried = process::beside(move || {
-        let found = tried(&forms, &rows, before.as_ref().ok());
+        let found = tried(&forms, &of_trial, before.as_ref().ok());
         drop(render);
         found
     });
-    let tried = tried.await.unwrap_or_default();
+    let Tried { told, changed } = tried.await.unwrap_or_default();
+    let of_guard = (&deletions, &creations);
+    let mut warnings = reach::warnings(&nodes, &rows, changed.as_ref(), of_guard);
     let first = warnings.len().min(1);
-    warnings.splice(first..first, tried);
+    warnings.splice(first..first, told);
     warnings.extend(unread);
     Ok(warnings)
+}
+
+/// What becomes of the nodes with the rows of a changed hub.
+#[derive(Default)]
+struct Tried {
+    told: Vec<String>,
+    /// The rows that a form renders to another content; None if that is not known of all rows and forms.
+    changed: Option<BTreeSet<String>>,
 }
 
 /// The forms of a hub.
@@ -86,25 +98,38 @@ async fn forms(objects: &Objects, namespace: &str, hub: &str) -> Result<Vec<Valu
     Ok(forms)
 }
 
-/// Of each form, what becomes of its nodes with these rows, as far as there is time.
-fn tried(forms: &[Value], rows: &Rows, before: Option<&Rows>) -> Vec<String> {
+/// Tries each form on these rows, as far as there is time.
+fn tried(forms: &[Value], rows: &Rows, before: Option<&Rows>) -> Tried {
     let on = On {
         before,
         ..On::rows(rows)
     };
     let start = clock::instant();
     let go_on = || start.elapsed() < PATIENCE;
-    let of_form = |form: &Value| {
+    let mut tried = Tried {
+        told: vec![],
+        changed: before.map(|_| BTreeSet::new()),
+    };
+    for form in forms {
         let text = |pointer: &str| {
             form.pointer(pointer)
                 .and_then(Value::as_str)
                 .unwrap_or_default()
         };
         let name = text("/metadata/name");
-        let mut change = form::judge(None, form, Timestamp::UNIX_EPOCH).change?;
-        change.old = before.map(|_| change.new.clone());
-        let place = (text("/metadata/namespace"), text("/spec/hubId"), name);
-        Some(trial::of(&change, &on, place, &go_on).of_hub(name))
-    };
-    forms.iter().filter_map(of_form).flatten().collect()
+        let judged = form::judge(None, form, Timestamp::UNIX_EPOCH);
+        let trial = judged.change.map(|mut change| {
+            change.old = before.map(|_| change.new.clone());
+            let place = (text("/metadata/namespace"), text("/spec/hubId"), name);
+            trial::of(&change, &on, place, &go_on)
+        });
+        let told = trial.as_ref().map(|trial| trial.of_hub(name));
+        tried.told.extend(told.into_iter().flatten());
+        let changed = trial.and_then(Trial::into_changed_rows);
+        tried.changed = tried.changed.zip(changed).map(|(mut all, mut of_form)| {
+            all.append(&mut of_form);
+            all
+        });
+    }
+    tried
 }

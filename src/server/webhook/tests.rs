@@ -429,6 +429,25 @@ fn good_reviews_are_answered() {
     assert_eq!(codes, expected);
 }
 
+/// The API server shows a warning of the mutating half beside a denial of the validating one, or of the fence.
+#[test]
+fn the_validating_half_says_that_a_write_is_held() {
+    let webhook = webhook();
+    let mut review = good_reviews().swap_remove(2);
+    let asked = |half, review: &Value| {
+        let judged = judge(&webhook, half, review.to_string().as_bytes());
+        judged.expect("a review").answer
+    };
+    let mutated = asked(Half::Mutating, &review);
+    assert_eq!(mutated.warnings, [""; 0]);
+    let steps = operations(&mutated.patch);
+    patch(&mut review["request"]["object"], &steps).expect("the patch applies");
+    let validated = asked(Half::Validating, &review);
+    assert_eq!(validated.denied, None);
+    let held = "held: lynqnode acme-web waits for a slot of form web (maxSkew 3)";
+    assert_eq!(validated.warnings, [held]);
+}
+
 proptest! {
     #[test]
     fn damaged_reviews_never_panic(

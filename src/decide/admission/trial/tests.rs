@@ -464,6 +464,9 @@ fn kinds_have_their_plurals() {
         ("NetworkPolicy", "2 NetworkPolicies"),
         ("Gateway", "2 Gateways"),
         ("Ingress", "2 Ingresses"),
+        ("Prometheus", "2 Prometheuses"),
+        ("Endpoints", "2 Endpoints"),
+        ("Graph", "2 Graphs"),
     ] {
         assert_eq!(counted(2, kind), plural);
         assert_eq!(counted(1, kind), format!("1 {kind}"));

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::api::resource::{CreationPolicy, OnImmutable, Resource};
-use crate::decide::child::{Child, Kind, applied_hash, deletes_claims, kind_of};
+use crate::decide::child::{Child, Kind, ObjectKey, applied_hash, deletes_claims, kind_of};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::node::plan::ownership::is_ours;
+use crate::decide::node::plan::status::delete_command;
 
 /// Whether the objects that a deleted object owns, such as its pods, stay or are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +112,25 @@ pub fn meanwhile(kind: &Kind, dependents: Dependents) -> &'static str {
     }
 }
 
+/// What somebody can do about an object with a field that cannot be changed.
+pub fn by_hand(key: &ObjectKey) -> String {
+    let (kind, delete) = (&key.kind, delete_command(key));
+    match () {
+        () if kind.holds().is_some() => {
+            "give it another nameTemplate, and move what it holds".to_owned()
+        }
+        () if kind.is_job() => format!(
+            "put a version into its nameTemplate, so that another Job runs; or delete it, and lynqgate runs it again: {delete}"
+        ),
+        () if kind.is_stateful_set() => format!(
+            "delete it without its pods, and lynqgate creates it again: {delete} --cascade=orphan; or give it another nameTemplate"
+        ),
+        () => format!(
+            "delete it, and lynqgate creates it again: {delete}; or give it another nameTemplate"
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
@@ -193,6 +213,38 @@ mod tests {
         ] {
             let resource = resource(kind, &extra);
             assert_eq!(is_wanted(&resource), wanted, "{kind:?}, {extra}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_recreated_is_deleted_by_hand() {
+        for (kind, said) in [
+            (
+                DEPLOYMENT,
+                "delete it, and lynqgate creates it again: kubectl delete deployment.apps acme-app -n tenants; or give it another \
+                 nameTemplate",
+            ),
+            (
+                ["apps/v1", "StatefulSet"],
+                "delete it without its pods, and lynqgate creates it again: kubectl delete statefulset.apps acme-app -n tenants \
+                 --cascade=orphan; or give it another nameTemplate",
+            ),
+            (
+                ["batch/v1", "Job"],
+                "put a version into its nameTemplate, so that another Job runs; or delete it, and lynqgate runs it again: kubectl delete \
+                 job.batch acme-app -n tenants",
+            ),
+            (
+                ["v1", "PersistentVolumeClaim"],
+                "give it another nameTemplate, and move what it holds",
+            ),
+        ] {
+            let key = ObjectKey {
+                kind: Kind::new(kind[0], kind[1]).into(),
+                namespace: "tenants".into(),
+                name: "acme-app".to_owned(),
+            };
+            assert_eq!(by_hand(&key), said);
         }
     }
 

@@ -481,7 +481,7 @@ fn kept(seen: &[ObservedResource], plan: &NodePlan) -> Option<String> {
     })
 }
 
-fn delete_command(key: &ObjectKey) -> String {
+pub fn delete_command(key: &ObjectKey) -> String {
     let kind = key.kind.kind.to_lowercase();
     let kind = match key.kind.group() {
         "" => kind,

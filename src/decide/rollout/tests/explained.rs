@@ -11,6 +11,7 @@ use crate::api::node::NodeStatus;
 use crate::api::{names, stamp};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::explain::{Asked, Explanation, FormTold, Leader, of_nobody};
+use crate::decide::rollout::formless::Formless;
 use crate::decide::rollout::not_reached;
 use crate::decide::rollout::status::Force;
 use crate::decide::shared::content;
@@ -61,6 +62,7 @@ impl Told {
         Asked {
             namespace: "tenants",
             form: Some(self.form_told()),
+            formless: None,
             hub: Some(&self.hub),
             policy: None,
             force: self.force,
@@ -206,6 +208,13 @@ fn nothing_waits_and_the_status_has_the_whole_story() {
         next.starts_with("see the hub's conditions RenderFailed"),
         "{next}"
     );
+    let held = (ConditionReason::TooManyDeletions, "8 deletions wait");
+    unwritten.says("DeletionsHeld", true, held.0, held.1);
+    let why = unwritten.of_form().why.unwrap();
+    assert!(
+        why.ends_with("; the hub says DeletionsHeld: 8 deletions wait"),
+        "{why}"
+    );
 }
 
 fn policy_of_failed(snapshot: &mut Snapshot) {
@@ -271,8 +280,13 @@ fn why_templates_do_not_reach_the_nodes_stands_with_those_that_wait_for_it() {
         ),
         (Some(&invalid), "order.when: bad", "correct the form"),
     ] {
-        let mut waiting = state_of(&snapshot, 1).rollout.waiting;
+        let state = state_of(&snapshot, 1);
+        let (mut waiting, mut states) = (state.rollout.waiting, state.conditions);
         not_reached::add_cause(&mut waiting, invalid, std::slice::from_ref(&unread));
+        not_reached::tell_held(&waiting, &mut states);
+        let held = states.iter().find(|state| state.type_ == "Held").unwrap();
+        let told = format!("{}. Next: {}", waiting[0].message, waiting[0].next);
+        assert_eq!(held.message, told);
         assert_eq!(waiting[0].reason, *"NotRendered");
         assert!(
             waiting[0]
@@ -333,15 +347,48 @@ fn a_node_whose_form_is_gone_says_what_keeps_it() {
     );
     let asked = Asked {
         form: None,
+        formless: Some(&Formless::Deleted),
         ..told.asked()
     };
     let explained = asked.node(&live_node("n0", true, 0));
     assert!(
-        explained.state.contains("its form \"web\" is gone"),
+        explained.state.ends_with("; its form \"web\" was deleted"),
         "{explained}"
     );
     assert_eq!(explained.why.as_deref(), Some(text));
     assert!(explained.next.unwrap().contains("condition DeletionsHeld"));
+}
+
+/// Whatever the operator said before of the node, or says still.
+#[test]
+fn a_held_node_says_what_became_of_its_form() {
+    let told = Told::of(&fleet("A", 1), 1);
+    let unreadable = Formless::Unreadable {
+        why: "no hubId".to_owned(),
+    };
+    for (formless, reason, why) in [
+        (
+            Some(&Formless::Deleted),
+            "NoForm",
+            "lynqgate releases no node of form \"web\", which was deleted",
+        ),
+        (
+            Some(&unreadable),
+            "NoForm",
+            "lynqgate releases no node of form \"web\", which cannot be read: no hubId",
+        ),
+        (None, "Releasing", "its turn has come"),
+    ] {
+        for before in ["NoForm", "WindowFull"] {
+            let asked = Asked {
+                formless,
+                ..told.asked()
+            };
+            let explained = asked.node(&held_node("n0", before));
+            assert_eq!(explained.reason.as_deref(), Some(reason), "{explained}");
+            assert!(explained.why.unwrap().starts_with(why), "{before}");
+        }
+    }
 }
 
 /// Whether something is held or not: what goes on by itself does not go on.

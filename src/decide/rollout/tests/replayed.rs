@@ -57,6 +57,17 @@ fn full() -> Snapshot {
         ended: Some(at(-30)),
     };
     snapshot.maintained.insert("n2".into(), maintained);
+    for (form, why) in [
+        ("gone", Formless::Deleted),
+        (
+            "elsewhere",
+            Formless::OfAnotherHub {
+                hub: "others".into(),
+            },
+        ),
+    ] {
+        snapshot.formless.insert(form.into(), why);
+    }
     began(&mut snapshot, 0);
     let form = snapshot.forms.get_mut("web").unwrap();
     form.unwritten.insert("n1".into());

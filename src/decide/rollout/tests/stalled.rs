@@ -190,7 +190,9 @@ fn what_breaks_when_its_slot_is_free_stalls() {
     let text = state.stalled.unwrap().to_string();
     assert!(
         text.contains("the window of 2 is full; not ready: n0, n1;")
-            && text.contains("and none of it counts as a failure"),
+            && text.contains(
+                "and none of it counts as a failure: 2 live without a slot (no window applied, or it was free again). Next: "
+            ),
         "{text}"
     );
     // The places of updates are not theirs.
@@ -236,6 +238,10 @@ fn a_repair_past_its_deadline_stalls() {
     let state = state_of(&snapshot, 600);
     assert_eq!(state.rollout.failed_nodes, 1, "it spends no budget");
     assert!(state.stalled.is_some());
+    snapshot.forms.get_mut("web").unwrap().resumed_at = Some(at(600));
+    let why = state_of(&snapshot, 600).stalled.unwrap().why;
+    let uncounted = "1 not ready before this change, 1 forgiven by lynq.sh/resume";
+    assert!(why.ends_with(uncounted), "{why}");
 }
 
 /// Two nodes in a window of 2; the first was released at 0, and is not ready. Its deadline is at 600.

@@ -1,6 +1,7 @@
 //! Cases for what people are told: force, the hub's window, the pace, and why nodes wait.
 
 use super::*;
+use crate::decide::rollout::formless::Formless;
 use crate::decide::rollout::reason::{Advice, Reason};
 use crate::decide::rollout::status::{FormState, windows};
 
@@ -59,6 +60,27 @@ fn the_hubs_window_is_told_by_a_form_without_one() {
         assert_eq!(rolling.is_told(), width, "{told}");
         snapshot.nodes = fleet("yyy", own).nodes;
         assert_eq!(state_of(&snapshot, 1).is_told(), width, "{told}: it stays");
+    }
+}
+
+#[test]
+fn a_held_node_without_a_form_says_what_became_of_it() {
+    let mut snapshot = fleet("Aa", 1);
+    snapshot.forms.clear();
+    for (why, told) in [
+        (Some(Formless::Deleted), "was deleted"),
+        (Some(Formless::Deleting), "is being deleted"),
+        (None, "was deleted"),
+    ] {
+        let formless = why.map(|why| ("web".to_owned(), why));
+        snapshot.formless = formless.into_iter().collect();
+        let waiting = plan(&snapshot, at(1)).waiting;
+        let said: Vec<(&str, String)> = waiting
+            .iter()
+            .map(|(name, reason)| (&**name, reason.to_string()))
+            .collect();
+        let text = format!("lynqgate releases no node of form \"web\", which {told}");
+        assert_eq!(said, [("n0", text)]);
     }
 }
 
