@@ -62,8 +62,8 @@ impl Kinds {
                     if served.has_status {
                         kinds.with_status.insert(kind.clone());
                     }
-                    let client = &world.objects.client;
-                    match world.children.listing(kind, &served, client, &node.key) {
+                    let objects = &world.objects;
+                    match (world.children).listing(kind, &served, objects, &node.key) {
                         Listing::Complete => Ok(served.scope),
                         Listing::Pending => {
                             pending = true;
