@@ -60,6 +60,19 @@ impl WatchedNamespaces {
         let is_one = json!({"key": names::NAMESPACE_NAME, "operator": "In", "values": given});
         Some(json!({"matchExpressions": [is_one]}))
     }
+
+    /// The namespaces that such a selector names, in any order; None for another selector.
+    pub fn selected_by(selector: &Value) -> Option<Self> {
+        let [is_one] = selector["matchExpressions"].as_array()?.as_slice() else {
+            return None;
+        };
+        let values = is_one["values"].as_array()?.iter();
+        let given = values.map(|name| name.as_str().map(str::to_owned));
+        let given: BTreeSet<String> = given.collect::<Option<_>>()?;
+        let by_name = is_one["key"] == names::NAMESPACE_NAME && is_one["operator"] == "In";
+        let is_such = by_name && selector["matchLabels"].is_null() && !given.is_empty();
+        is_such.then(|| WatchedNamespaces::of(given))
+    }
 }
 
 #[cfg(test)]
@@ -88,7 +101,19 @@ mod tests {
         let selector = json!({"matchExpressions": [
             {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]},
         ]});
-        assert_eq!(two.selector(), Some(selector));
+        assert_eq!(two.selector(), Some(selector.clone()));
+        assert_eq!(WatchedNamespaces::selected_by(&selector), Some(two));
+        for (place, value) in [
+            ("/matchExpressions/0/operator", json!("NotIn")),
+            ("/matchExpressions/0/key", json!("team")),
+            ("/matchExpressions/0/values", json!([])),
+            ("/matchExpressions", json!([])),
+        ] {
+            let mut other = selector.clone();
+            *other.pointer_mut(place).unwrap() = value;
+            assert_eq!(WatchedNamespaces::selected_by(&other), None, "{place}");
+        }
+        assert_eq!(WatchedNamespaces::selected_by(&Value::Null), None);
     }
 
     #[test]
