@@ -99,6 +99,9 @@ impl Record {
 
     /// The first recorded object of a namespaced kind in a namespace that is not watched. Whether it exists is not known.
     pub fn outside(&self, kind: &Kind, watched: &WatchedNamespaces) -> Option<&str> {
+        if watched.is_all() {
+            return None;
+        }
         let beginning = format!("{}/", kind.kind);
         let is_outside = |entry: &&String| {
             let rest = entry.strip_prefix(&beginning);
