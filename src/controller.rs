@@ -39,7 +39,7 @@ use crate::cluster::watch::{Change, Which, follow};
 use crate::controller::decisions::Decisions;
 use crate::controller::node::pods::PodLooks;
 use crate::controller::rollout::snapshot::is_forced;
-use crate::decide::child::{Kind, NodeKey};
+use crate::decide::child::{Kind, NodeKey, Scope};
 use crate::decide::hub::desired::Desired;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::{Maintained, Plan};
@@ -278,15 +278,17 @@ impl World {
     }
 
     /// Objects of these kinds are found though no content names their kind any more. Other kinds are watched once some
-    /// content names them.
+    /// content names them; so are cluster-scoped ones where some namespaces are watched only, for no Role allows that.
     async fn watch_built_in_kinds(&self) {
         for (api_version, kind) in BUILT_IN {
             let kind = Kind {
                 api_version: api_version.into(),
                 kind: kind.into(),
             };
+            let is_all = self.objects.watched().is_all();
             match self.objects.served(&kind).await {
-                Ok(Some(served)) => self.children.watch(&kind, &served, &self.objects.client),
+                Ok(Some(served)) if served.scope == Scope::Cluster && !is_all => {}
+                Ok(Some(served)) => self.children.watch(&kind, &served, &self.objects),
                 Ok(None) => tracing::warn!(%kind, "the cluster does not serve this kind"),
                 Err(error) => {
                     tracing::warn!(%kind, %error, "the kind could not be looked up; it is watched once a node names it")
@@ -297,14 +299,19 @@ impl World {
 
     fn watch(self: &Arc<Self>) {
         let world = self.clone();
-        self.follow(LynqNode::api_resource(), move |change| {
+        self.follow(LynqNode::api_resource(), Scope::Namespaced, move |change| {
             for changed in world.nodes.change(change) {
                 world.node_changed(&changed);
             }
         });
         partition::follow(self);
+        // No Role allows a watch of namespaces. Those that are watched exist: a RoleBinding is in each.
+        if !self.objects.watched().is_all() {
+            return;
+        }
         let world = self.clone();
-        self.follow(ApiResource::erase::<Namespace>(&()), move |change| {
+        let resource = ApiResource::erase::<Namespace>(&());
+        self.follow(resource, Scope::Cluster, move |change| {
             for node in world.namespaces.change(change) {
                 world.node_queue.add(node);
             }
@@ -314,22 +321,27 @@ impl World {
     /// Every replica follows forms and hubs: the webhook's warnings name their windows.
     pub fn follow_definitions(self: &Arc<Self>) {
         let world = self.clone();
-        self.follow(LynqHub::api_resource(), move |change| {
+        self.follow(LynqHub::api_resource(), Scope::Namespaced, move |change| {
             for Changed { before, now } in world.hubs.change(change) {
                 world.hub_changed(before.as_deref(), now.as_deref());
             }
         });
         let world = self.clone();
-        self.follow(LynqForm::api_resource(), move |change| {
+        self.follow(LynqForm::api_resource(), Scope::Namespaced, move |change| {
             for Changed { before, now } in world.forms.change(change) {
                 world.form_changed(before.as_deref(), now.as_deref());
             }
         });
     }
 
-    fn follow(&self, resource: ApiResource, on_change: impl FnMut(Change) + Send + 'static) {
-        let client = self.objects.client.clone();
-        vital::spawn(follow(client, resource, Which::All, on_change));
+    fn follow(
+        &self,
+        resource: ApiResource,
+        scope: Scope,
+        on_change: impl FnMut(Change) + Send + 'static,
+    ) {
+        let objects = self.objects.clone();
+        vital::spawn(follow(objects, (resource, scope), Which::All, on_change));
     }
 
     /// A node's event concerns its own loop and its hub's releases; a node that is gone may have to be made again.

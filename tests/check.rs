@@ -18,7 +18,7 @@ const RELEASED: &str =
     "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/released";
 
 /// Runs `lynqgate check`, with a few more arguments; returns its exit status and what it printed.
-async fn check(kubeconfig: &Path, namespace: &str, more: &[&str]) -> Result<(i32, String)> {
+pub async fn check(kubeconfig: &Path, namespace: &str, more: &[&str]) -> Result<(i32, String)> {
     let output = Command::new(operator::program("lynqgate")?)
         .args(["check", "--namespace", namespace, "--kubeconfig"])
         .arg(kubeconfig)

@@ -24,6 +24,7 @@ mod krew;
 mod lynq;
 mod maintenance;
 mod metrics;
+mod namespaced;
 mod obstacles;
 mod offline;
 mod operating;

@@ -47,12 +47,23 @@ impl Fleet {
         statement: &str,
     ) -> Result<Fleet> {
         let namespace = cluster.namespace(prefix).await?;
+        Fleet::within(cluster, database, &namespace, rows, statement).await
+    }
+
+    /// The same in a namespace that is there.
+    pub async fn within(
+        cluster: &Cluster,
+        database: &Database,
+        namespace: &str,
+        rows: usize,
+        statement: &str,
+    ) -> Result<Fleet> {
         let database = database.create(&namespace.replace('-', "_")).await?;
         database
             .execute("CREATE TABLE tenants (id VARCHAR(80), active VARCHAR(10), url VARCHAR(200), plan VARCHAR(40), image VARCHAR(200))")
             .await?;
         let fleet = Fleet {
-            namespace,
+            namespace: namespace.to_owned(),
             client: cluster.admin().await?,
             database,
         };

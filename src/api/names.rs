@@ -38,6 +38,8 @@ pub const MUTATING_WEBHOOK: &str = "mlynqnode.kb.io";
 pub const VALIDATING_WEBHOOK: &str = "vlynqnode.kb.io";
 pub const MUTATING_CONFIGURATION: &str = "lynq-mutating-webhook-configuration";
 pub const VALIDATING_CONFIGURATION: &str = "lynq-validating-webhook-configuration";
+/// Kubernetes' own label of each namespace: its name, which nobody can change there.
+pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// The ValidatingAdmissionPolicy beside the webhooks.
 pub const FENCE: &str = "lynqgate-fence";
 /// The generateName of the LynqNode that the operator tries to write at its start, in a dry run.

@@ -25,6 +25,7 @@ use crate::decide::operator::check::{
     self, Finding, Observed, Tried, Verdict, admission, certificate, replicas,
 };
 use crate::decide::operator::installation::{gate_probe, write_probe};
+use crate::decide::operator::watched::WatchedNamespaces;
 
 /// `--shards` allows no more, and a Lease may name any number.
 const SHARDS_MAX: usize = 64;
@@ -73,12 +74,28 @@ async fn findings(cluster: &Connected) -> Result<Vec<Finding>, Error> {
     let fence = manifests::fence();
     let policy = read(cluster, &key_of(&fence[0])).await?;
     let operator = replicas::username(&deployment, &policy, namespace);
-    findings.extend(before_writes(cluster, &fence, &policy, &operator).await?);
+    let watched = watched(cluster, &deployment).await?;
+    let of_fence = (&fence, &policy);
+    findings.extend(before_writes(cluster, of_fence, &operator, &watched).await?);
     findings.push(replicas::deployment(&deployment, namespace));
     findings.extend(leases(cluster).await?);
-    findings.extend(of_forms(cluster, &operator).await?);
+    match watched.has(&cluster.namespace) {
+        true => findings.extend(of_forms(cluster, &operator, &watched).await?),
+        false => findings.push(rights::home_unwatched(&cluster.namespace)),
+    }
     findings.extend(of_hubs(cluster).await?);
     Ok(findings)
+}
+
+/// As the operator's Deployment says; if that cannot be read, as its webhooks select them.
+async fn watched(cluster: &Connected, deployment: &Observed) -> Result<WatchedNamespaces, Error> {
+    if let Some(watched) = replicas::watched(deployment) {
+        return Ok(watched);
+    }
+    let everywhere = WatchedNamespaces::default();
+    let [mutating, _] = manifests::webhook_configurations(&Address::Service, &everywhere);
+    let installed = read(cluster, &key_of(&mutating)).await?;
+    Ok(installed.object().map_or(everywhere, admission::watched))
 }
 
 async fn version(cluster: &Connected) -> Result<Finding, Error> {
@@ -95,19 +112,25 @@ async fn version(cluster: &Connected) -> Result<Finding, Error> {
 /// The webhooks with their certificate, and the fence. `policy`: of the fence, as it was read.
 async fn before_writes(
     cluster: &Connected,
-    fence: &[Value; 2],
-    policy: &Observed,
+    (fence, policy): (&[Value; 2], &Observed),
     operator: &str,
+    watched: &WatchedNamespaces,
 ) -> Result<Vec<Finding>, Error> {
     let namespace = &cluster.operator_namespace;
     let (mut findings, mut configurations) = (vec![], vec![]);
-    for wanted in manifests::webhook_configurations(&Address::Service) {
+    for wanted in manifests::webhook_configurations(&Address::Service, watched) {
         let installed = read(cluster, &key_of(&wanted)).await?;
         findings.push(admission::configuration(&wanted, &installed, namespace));
         configurations.push(installed);
     }
-    let may_create = may_create_nodes(cluster).await?;
-    let tried = dry_run(cluster, may_create, gate_probe).await;
+    let home = cluster.namespace.as_str();
+    let other = watched.names().and_then(BTreeSet::first);
+    let place: &str = match other.filter(|_| !watched.has(home)) {
+        Some(other) => other,
+        None => home,
+    };
+    let may_create = may_create_nodes(cluster, place).await?;
+    let tried = dry_run(cluster, may_create, &gate_probe(place)).await;
     findings.push(admission::gate(&tried, namespace));
     let secret = key("v1", "Secret", namespace, names::CERTIFICATE_SECRET);
     let secret = read(cluster, &secret).await?;
@@ -120,19 +143,19 @@ async fn before_writes(
     ));
     let binding = read(cluster, &key_of(&fence[1])).await?;
     findings.extend(admission::fence(fence, [policy, &binding], operator));
-    let tried = dry_run(cluster, may_create, write_probe).await;
+    let tried = dry_run(cluster, may_create, &write_probe(place)).await;
     let is_operator = cluster.user == operator;
     findings.extend(admission::fence_in_force(&tried, is_operator));
     Ok(findings)
 }
 
-/// Whether the user may create LynqNodes in the namespace that is asked about.
-async fn may_create_nodes(cluster: &Connected) -> Result<bool, Error> {
+/// Whether the user may create LynqNodes in the namespace.
+async fn may_create_nodes(cluster: &Connected, namespace: &str) -> Result<bool, Error> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {},
         "spec": {"resourceAttributes": {
             "group": names::GROUP, "version": names::VERSION, "resource": "lynqnodes",
-            "verb": "create", "namespace": cluster.namespace,
+            "verb": "create", "namespace": namespace,
         }},
     });
     let may = cluster.objects.may(&review).await;
@@ -142,14 +165,13 @@ async fn may_create_nodes(cluster: &Connected) -> Result<bool, Error> {
     })
 }
 
-/// Tries to create the LynqNode of this namespace; nothing is stored.
-async fn dry_run(cluster: &Connected, may_create: bool, node: impl Fn(&str) -> Value) -> Tried {
+/// Tries to create the LynqNode; nothing is stored.
+async fn dry_run(cluster: &Connected, may_create: bool, node: &Value) -> Tried {
     if !may_create {
         return Tried::NotAllowed;
     }
-    let node = node(&cluster.namespace);
     let objects = cluster.objects.dry_run();
-    match objects.create(&key_of(&node), &node).await {
+    match objects.create(&key_of(node), node).await {
         Ok(created) => Tried::Accepted(created),
         Err(reason) => Tried::Rejected(reason.to_string()),
     }
@@ -175,7 +197,11 @@ async fn leases(cluster: &Connected) -> Result<Vec<Finding>, Error> {
 }
 
 /// The operator's rights on the kinds that the forms of the namespace use.
-async fn of_forms(cluster: &Connected, operator: &str) -> Result<Vec<Finding>, Error> {
+async fn of_forms(
+    cluster: &Connected,
+    operator: &str,
+    watched: &WatchedNamespaces,
+) -> Result<Vec<Finding>, Error> {
     let home = &cluster.namespace;
     let forms = match list(cluster, "LynqForm").await? {
         Observed::Object(forms) => forms,
@@ -190,7 +216,7 @@ async fn of_forms(cluster: &Connected, operator: &str) -> Result<Vec<Finding>, E
     let user = UserInfo::named(operator);
     let mut kinds = vec![];
     for (kind, used) in rights::used(&Vec::from_iter(specs), home) {
-        match rights_on(cluster, &user, &kind, &used).await {
+        match rights_on(cluster, &user, (&kind, &used), watched).await {
             Ok(rights) => kinds.push((kind, used, rights)),
             Err(reason) if reason.may_pass() => {
                 let what = format!("rights on {kind}");
@@ -205,15 +231,19 @@ async fn of_forms(cluster: &Connected, operator: &str) -> Result<Vec<Finding>, E
 async fn rights_on(
     cluster: &Connected,
     user: &UserInfo,
-    kind: &Kind,
-    used: &Used,
+    (kind, used): (&Kind, &Used),
+    watched: &WatchedNamespaces,
 ) -> Result<Rights, ApiError> {
     let objects = &cluster.objects;
     let Some(served) = objects.served(kind).await? else {
         return Ok(Rights::Unserved);
     };
+    let unwatched = rights::unwatched(used, served.scope, watched);
+    if !unwatched.is_empty() {
+        return Ok(Rights::Unwatched(unwatched));
+    }
     let resource = &served.resource;
-    let questions = rights::questions(used, served.scope).into_iter();
+    let questions = rights::questions(used, served.scope, watched).into_iter();
     let answers = questions.map(|(verb, namespace)| {
         let review = user.review(json!({
             "group": resource.group, "version": resource.version, "resource": resource.plural,

@@ -1,14 +1,14 @@
 //! The manifests that follow from the code: CRDs, RBAC, webhook configurations.
 
 mod maintenance;
+mod rbac;
 
 use serde_json::{Value, json};
 
 use crate::api::resource::ARRAYS;
 use crate::api::{crd, names};
-use crate::decide::operator::installation::{
-    OPERATOR_VARIABLE, STORED, definition_of, is_operator,
-};
+use crate::decide::operator::installation::{OPERATOR_VARIABLE, is_operator};
+use crate::decide::operator::watched::WatchedNamespaces;
 use crate::decide::shared::content::{self, HASH_VERSION};
 
 /// User name of the operator as these manifests install it.
@@ -33,18 +33,20 @@ pub fn files() -> Vec<(String, String)> {
             .to_owned();
         files.push((format!("crd-{plural}.yaml"), yaml(&[definition])));
     }
-    files.push((
-        "rbac.yaml".to_owned(),
-        yaml(&[cluster_role(), tenants_role(), usual_kinds_role(), role()]),
-    ));
+    files.push(("rbac.yaml".to_owned(), yaml(&rbac::all())));
+    let everywhere = WatchedNamespaces::default();
     files.push((
         "webhooks.yaml".to_owned(),
-        yaml(&webhook_configurations(&Address::Service)),
+        yaml(&webhook_configurations(&Address::Service, &everywhere)),
     ));
     files.push(("fence.yaml".to_owned(), yaml(&fence())));
     files.push((
         "node-maintenance/maintenance.yaml".to_owned(),
         yaml(&maintenance::all()),
+    ));
+    files.push((
+        "namespaced/cluster-scoped.yaml".to_owned(),
+        yaml(&rbac::cluster_scoped()),
     ));
     files
 }
@@ -78,8 +80,8 @@ pub fn without_services(installed: &Value, wanted: &Value) -> Option<Value> {
     changed.then(|| json!({"metadata": {"resourceVersion": version}, "webhooks": webhooks}))
 }
 
-/// Both configurations, without the `caBundle`: that is kept by the operator.
-pub fn webhook_configurations(address: &Address) -> [Value; 2] {
+/// Both configurations, without the `caBundle`: that is kept by the operator. They hold writes in the watched namespaces.
+pub fn webhook_configurations(address: &Address, watched: &WatchedNamespaces) -> [Value; 2] {
     let probe = format!(
         "!(has(request.dryRun) && request.dryRun && has(object.metadata.generateName) && object.metadata.generateName == '{}')",
         names::WRITE_PROBE
@@ -108,7 +110,12 @@ pub fn webhook_configurations(address: &Address) -> [Value; 2] {
             ],
         })
     };
-    let configuration = |kind: &str, name: &str, webhooks: Vec<Value>| {
+    let configuration = |kind: &str, name: &str, mut webhooks: Vec<Value>| {
+        if let Some(selector) = watched.selector() {
+            for webhook in &mut webhooks {
+                webhook["namespaceSelector"] = selector.clone();
+            }
+        }
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": kind,
@@ -349,122 +356,6 @@ fn fence_rules() -> [Value; 6] {
     ]
 }
 
-/// What the operator may do in the whole cluster.
-fn cluster_role() -> Value {
-    let definitions = STORED.map(|(plural, _)| definition_of(plural));
-    let all = [
-        "get", "list", "watch", "create", "update", "patch", "delete",
-    ];
-    let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
-    let named = |mut rule: Value, names: &[&str]| {
-        rule["resourceNames"] = json!(names);
-        rule
-    };
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "lynq-manager-role"},
-        "rules": [
-            rule(&[names::GROUP], &["lynqhubs", "lynqforms"], &["get", "list", "watch", "patch"]),
-            rule(&[names::GROUP], &["lynqnodes"], &all),
-            rule(&[names::GROUP], &["lynqhubs/status", "lynqforms/status", "lynqnodes/status"], &["get", "patch"]),
-            // An owner reference that blocks deletion needs it.
-            rule(&[names::GROUP], &["lynqhubs/finalizers", "lynqnodes/finalizers"], &["update"]),
-            // Hubs name ConfigMaps and Secrets; the operator stores the seeds of generated passwords in Secrets.
-            rule(&[""], &["configmaps"], &["get"]),
-            rule(&[""], &["secrets"], &["get", "create", "patch"]),
-            rule(&[""], &["namespaces"], &["get", "list", "watch"]),
-            // StatefulSets of other owners may have the label of the partition gate.
-            rule(&["apps"], &["statefulsets"], &["get", "list", "watch", "patch"]),
-            // The revisions of forms.
-            rule(&["apps"], &["controllerrevisions"], &["get", "list", "create", "patch", "delete"]),
-            // What keeps a workload's pods from running is said by the pods alone, and in events where there may be none.
-            rule(&[""], &["pods", "events"], &["list"]),
-            // A broken pod that its StatefulSet does not replace.
-            rule(&[""], &["pods"], &["delete"]),
-            rule(&["events.k8s.io"], &["events"], &["create", "patch"]),
-            rule(&["authentication.k8s.io"], &["selfsubjectreviews", "tokenreviews"], &["create"]),
-            rule(&["authorization.k8s.io"], &["subjectaccessreviews"], &["create"]),
-            rule(&["admissionregistration.k8s.io"], &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"], &["list", "watch"]),
-            named(
-                rule(&["admissionregistration.k8s.io"], &["validatingadmissionpolicies"], &["list", "watch"]),
-                &[names::FENCE],
-            ),
-            named(
-                rule(&["apiextensions.k8s.io"], &["customresourcedefinitions"], &["list", "watch"]),
-                &definitions.each_ref().map(String::as_str),
-            ),
-            named(
-                rule(&["admissionregistration.k8s.io"], &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"], &["get", "create", "patch"]),
-                &[names::MUTATING_CONFIGURATION, names::VALIDATING_CONFIGURATION],
-            ),
-        ],
-    })
-}
-
-/// What tenants may be made of: the rules of all cluster roles with the label.
-fn tenants_role() -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "lynq-tenants-role"},
-        // Its rules are Kubernetes' own: another apply of the manifests leaves them alone.
-        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {names::AGGREGATE_TO_TENANTS: names::TRUE}}]},
-    })
-}
-
-/// The kinds of a form's lists, and those that a tenant's own namespace usually has. Without `bind` and `escalate`, the API server
-/// rejects a Role with a right that the operator lacks.
-fn usual_kinds_role() -> Value {
-    let rule = |group: &str, resources: &[&str]| {
-        json!({
-            "apiGroups": [group],
-            "resources": resources,
-            "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
-        })
-    };
-    let core = [
-        "namespaces",
-        "serviceaccounts",
-        "services",
-        "configmaps",
-        "secrets",
-        "persistentvolumeclaims",
-        "resourcequotas",
-        "limitranges",
-    ];
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {
-            "name": "lynq-tenants-usual-kinds",
-            "labels": {names::AGGREGATE_TO_TENANTS: names::TRUE},
-        },
-        "rules": [
-            rule("", &core),
-            rule("apps", &["deployments", "statefulsets", "daemonsets"]),
-            rule("batch", &["jobs", "cronjobs"]),
-            rule("networking.k8s.io", &["ingresses", "networkpolicies"]),
-            rule("policy", &["poddisruptionbudgets"]),
-            rule("autoscaling", &["horizontalpodautoscalers"]),
-            rule("rbac.authorization.k8s.io", &["roles", "rolebindings"]),
-        ],
-    })
-}
-
-/// What the operator may do in its own namespace.
-fn role() -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "Role",
-        "metadata": {"name": "lynq-leader-election-role", "namespace": "lynq-system"},
-        "rules": [
-            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "patch"]},
-            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch", "create", "update", "patch"]},
-        ],
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -506,7 +397,9 @@ mod tests {
 
     #[test]
     fn the_gate_has_no_way_round() {
-        for configuration in webhook_configurations(&Address::Service) {
+        for configuration in
+            webhook_configurations(&Address::Service, &WatchedNamespaces::default())
+        {
             for webhook in configuration["webhooks"].as_array().unwrap() {
                 assert_eq!(webhook["failurePolicy"], "Fail");
                 // Other teams' StatefulSets must not wait for lynqgate.

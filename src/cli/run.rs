@@ -37,6 +37,7 @@ use crate::controller::{Workers, World};
 use crate::datasource::database::panics;
 use crate::decide::child::key_of;
 use crate::decide::hub::hosts::{Hosts, Listed};
+use crate::decide::operator::watched::WatchedNamespaces;
 use crate::server::webhook::authors::Authors;
 use crate::server::webhook::definitions;
 use crate::server::{access, files, metrics, probes, state, tls, webhook};
@@ -79,6 +80,10 @@ pub struct Arguments {
     /// configurations installed with the manifests, which name the Service.
     #[arg(long, value_parser = flags::webhook_url)]
     webhook_url: Option<WebhookUrl>,
+    /// Watch these namespaces only, with commas in between: the operator needs its rights on objects in no others. Default: all.
+    /// See docs/OPERATING.md, "Watch some namespaces only".
+    #[arg(long, value_delimiter = ',', value_parser = flags::namespace)]
+    watch_namespaces: Vec<String>,
     /// Name of the Service in front of the webhooks.
     #[arg(long, default_value = "lynq-webhook-service")]
     webhook_service: String,
@@ -168,6 +173,11 @@ pub enum Error {
         "--shards {0} and --node-maintenance exclude each other: one replica must know all tenants of a Kubernetes node. Leave one of the two out"
     )]
     ShardsAndMaintenance(usize),
+    #[error(
+        "--watch-namespaces and --node-maintenance exclude each other: a Kubernetes node has pods of all namespaces. Leave one of the \
+         two out"
+    )]
+    NamespacesAndMaintenance,
     #[error("lost the leader election; ending, so that nothing of this process goes on")]
     LostLease,
 }
@@ -194,20 +204,23 @@ pub fn run(arguments: Arguments) -> Result<(), AnyError> {
 }
 
 impl Arguments {
-    fn check_shards(&self) -> Result<(), Error> {
+    /// Whether the flags go together.
+    fn check(&self) -> Result<(), Error> {
+        let maintains = self.of_maintenance.settings().is_some();
+        if maintains && !self.watch_namespaces.is_empty() {
+            return Err(Error::NamespacesAndMaintenance);
+        }
         match self.shards {
             0 | 1 => Ok(()),
             shards if !self.leader_elect => Err(Error::ShardsAlone(shards)),
-            shards if self.of_maintenance.settings().is_some() => {
-                Err(Error::ShardsAndMaintenance(shards))
-            }
+            shards if maintains => Err(Error::ShardsAndMaintenance(shards)),
             _ => Ok(()),
         }
     }
 }
 
 async fn operate(arguments: Arguments) -> Result<(), AnyError> {
-    arguments.check_shards()?;
+    arguments.check()?;
     let (stop_sender, stop) = watch::channel(Stage::Running);
     let kubeconfig = flags::given(&arguments.kubeconfig);
     let kubeconfig = kubeconfig.map(|path| path.display().to_string());
@@ -227,7 +240,11 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     metrics.register(&mut registry);
     let webhook_metrics = webhook::Metrics::register(&mut registry);
     let hostname = std::env::var("HOSTNAME").unwrap_or_else(|_| "lynqgate".to_owned());
-    let objects = Objects::new(kube.clone());
+    let watched = WatchedNamespaces::of(arguments.watch_namespaces.iter().cloned());
+    if let Some(namespaces) = watched.names() {
+        tracing::info!(?namespaces, "watching these namespaces only");
+    }
+    let objects = Objects::new(kube.clone()).watching(watched);
     let events = Events::start(kube.clone(), Some(hostname.clone()));
     events.register(&mut registry);
     let world = World::new(
@@ -485,7 +502,8 @@ fn certificates(arguments: &Arguments) -> webhook_certs::Config {
 /// Installs the webhook configurations with the URL; in a cluster the manifests do that, with the Service. Where they were
 /// installed before, the URL replaces the Service: an apply alone would leave both.
 async fn register(objects: &Objects, url: &str) -> Result<(), Error> {
-    for configuration in manifests::webhook_configurations(&Address::Url(url.to_owned())) {
+    let address = Address::Url(url.to_owned());
+    for configuration in manifests::webhook_configurations(&address, objects.watched()) {
         let key = key_of(&configuration);
         let registered = async {
             let installed = match objects.get(&key).await {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::api::names;
 use crate::cluster::cache::{Asked, Cache, Cached, Changed, identity};
-use crate::cluster::objects::Served;
+use crate::cluster::objects::{Objects, Served};
 use crate::cluster::shared::Shared;
 use crate::cluster::vital::{self, RwLock};
 use crate::cluster::watch::{Change, NoList, Which, follow};
@@ -78,10 +78,10 @@ impl Children {
         &self,
         kind: &Kind,
         served: &Served,
-        client: &kube::Client,
+        objects: &Objects,
         node: &NodeKey,
     ) -> Listing {
-        self.watch(kind, served, client);
+        self.watch(kind, served, objects);
         let mut inner = self.inner.write();
         let watched = inner.watched(kind);
         if watched.listed {
@@ -95,21 +95,17 @@ impl Children {
     }
 
     /// Starts a watch of the kind if none runs.
-    pub fn watch(&self, kind: &Kind, served: &Served, client: &kube::Client) {
+    pub fn watch(&self, kind: &Kind, served: &Served, objects: &Objects) {
         let mut inner = self.inner.write();
         if inner.kinds.contains_key(kind) {
             return;
         }
         inner.kinds.insert(kind.clone(), Watched::default());
-        let (store, kind, resource, client) = (
-            self.clone(),
-            kind.clone(),
-            served.resource.clone(),
-            client.clone(),
-        );
+        let (store, kind, objects) = (self.clone(), kind.clone(), objects.clone());
+        let of_kind = (served.resource.clone(), served.scope);
         vital::spawn(async move {
             let selector = format!("{}={}", names::LABEL_MANAGED, names::TRUE);
-            follow(client, resource, Which::Labelled(&selector), |change| {
+            follow(objects, of_kind, Which::Labelled(&selector), |change| {
                 store.change(&kind, change)
             })
             .await;

@@ -1,4 +1,5 @@
-//! Knows which namespaces exist, so that a node that failed for want of one is retried as soon as it is created.
+//! Knows which namespaces exist, so that a node that failed for want of one is retried as soon as it is created. Where the operator
+//! watches some namespaces only, it may not list them, and this knows none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -24,6 +24,7 @@ use crate::cluster::vital::Mutex;
 use crate::decide::child::texts::Texts;
 use crate::decide::child::{Kind, ObjectKey, Scope, key_of};
 use crate::decide::node::plan::recreate::Dependents;
+use crate::decide::operator::watched::WatchedNamespaces;
 use crate::decide::shared::refusal::without_values;
 
 pub use crate::cluster::api_error::ApiError;
@@ -76,6 +77,7 @@ pub struct Objects {
     served: Arc<Mutex<BTreeMap<Kind, Served>>>,
     published: Published,
     unmanaged: Unmanaged,
+    watched: WatchedNamespaces,
 }
 
 impl Objects {
@@ -88,7 +90,17 @@ impl Objects {
             served: Arc::default(),
             published: Published::default(),
             unmanaged: Unmanaged::default(),
+            watched: WatchedNamespaces::default(),
         }
+    }
+
+    /// The same client for an operator that watches these namespaces.
+    pub fn watching(self, watched: WatchedNamespaces) -> Self {
+        Objects { watched, ..self }
+    }
+
+    pub fn watched(&self) -> &WatchedNamespaces {
+        &self.watched
     }
 
     pub fn is_dry_run(&self) -> bool {
@@ -208,6 +220,18 @@ impl Objects {
     ) -> Result<(), ApiError> {
         self.list_selected(kind, namespace, ListParams::default(), each)
             .await
+    }
+
+    /// Hands over all objects of a namespaced kind in the namespaces that the operator watches.
+    pub async fn list_watched(
+        &self,
+        kind: &Kind,
+        mut each: impl FnMut(Value),
+    ) -> Result<(), ApiError> {
+        for namespace in self.watched.places(Scope::Namespaced) {
+            self.list(kind, namespace, &mut each).await?;
+        }
+        Ok(())
     }
 
     /// As `list`, for the objects that `params` select.

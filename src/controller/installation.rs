@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Client;
 use kube::api::ApiResource;
 use serde_json::Value;
 use tokio::sync::watch::{Receiver, Sender, channel};
@@ -16,13 +15,15 @@ use crate::api::names;
 use crate::cluster::objects::Objects;
 use crate::cluster::vital;
 use crate::cluster::watch::{Change, Which, follow};
-use crate::decide::child::key_of;
+use crate::decide::child::{Scope, key_of};
 use crate::decide::operator::installation::{
     STORED, definition_of, definition_problem, fence_problem, write_probe, write_problem,
 };
 
 /// How often the first write is tried, until it would be stored.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// What is tried; it sorts behind the names of objects, whose problems say more.
+const WRITE: &str = "a write of a LynqNode";
 
 /// What is wrong, by the object that is not as it should be. Cheap to clone.
 #[derive(Clone)]
@@ -32,9 +33,8 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// `namespace` and `operator` are the operator's own.
+    /// `namespace` and `operator` are the operator's own. It may write LynqNodes in the namespaces that it watches only.
     pub fn follow(objects: &Objects, namespace: &str, operator: &str) -> Self {
-        let client = &objects.client;
         let (sender, seen) = channel(BTreeMap::new());
         let installation = Installation {
             problems: Arc::new(sender),
@@ -44,13 +44,21 @@ impl Installation {
             let name = definition_of(plural);
             let resource = ApiResource::erase::<CustomResourceDefinition>(&());
             let judge = move |object: Option<&Value>| definition_problem(plural, object);
-            installation.watch(client, resource, name, judge);
+            installation.watch(objects, resource, name, judge);
         }
         let resource = ApiResource::erase::<ValidatingAdmissionPolicy>(&());
         let operator = operator.to_owned();
         let judge = move |object: Option<&Value>| fence_problem(object, &operator);
-        installation.watch(client, resource, names::FENCE.to_owned(), judge);
-        installation.try_to_write(objects.dry_run(), namespace);
+        installation.watch(objects, resource, names::FENCE.to_owned(), judge);
+        match objects.watched().names() {
+            None => installation.try_to_write(objects, namespace, WRITE),
+            Some(watched) => {
+                for namespace in watched {
+                    let what = format!("{WRITE} in namespace {namespace}");
+                    installation.try_to_write(objects, namespace, &what);
+                }
+            }
+        }
         installation
     }
 
@@ -67,14 +75,13 @@ impl Installation {
     }
 
     /// Until a LynqNode would be stored, as far as the API server, RBAC, policies and the webhooks of others have a say.
-    fn try_to_write(&self, objects: Objects, namespace: &str) {
-        // Behind the names of objects: what is said of them says more.
-        const WHAT: &str = "a write of a LynqNode";
+    fn try_to_write(&self, objects: &Objects, namespace: &str, what: &str) {
         note(
             &self.problems,
-            WHAT,
-            Some(format!("{WHAT} is not tried yet")),
+            what,
+            Some(format!("{what} is not tried yet")),
         );
+        let (objects, what) = (objects.dry_run(), what.to_owned());
         let (problems, probe) = (self.problems.clone(), write_probe(namespace));
         vital::spawn(async move {
             loop {
@@ -85,7 +92,7 @@ impl Installation {
                     Err(error) if error.may_pass() => None,
                     Err(error) => Some(write_problem(&error.to_string())),
                 };
-                note(&problems, WHAT, problem);
+                note(&problems, &what, problem);
                 if tried.is_ok() {
                     return;
                 }
@@ -96,7 +103,7 @@ impl Installation {
 
     fn watch(
         &self,
-        client: &Client,
+        objects: &Objects,
         resource: ApiResource,
         name: String,
         judge: impl Fn(Option<&Value>) -> Option<String> + Send + Sync + 'static,
@@ -107,10 +114,11 @@ impl Installation {
             &what,
             Some(format!("{what} is not read yet")),
         );
-        let (problems, client) = (self.problems.clone(), client.clone());
+        let (problems, objects) = (self.problems.clone(), objects.clone());
         vital::spawn(async move {
             let mut there = false;
-            follow(client, resource, Which::One(&name), |change| {
+            let of_kind = (resource, Scope::Cluster);
+            follow(objects, of_kind, Which::One(&name), |change| {
                 let problem = match change {
                     Change::Restarted => {
                         there = false;

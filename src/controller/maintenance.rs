@@ -22,7 +22,7 @@ use crate::cluster::queue::Queue;
 use crate::cluster::vital::{self, Mutex};
 use crate::cluster::watch::{Change, Which, follow};
 use crate::controller::{Workers, World, panic_text};
-use crate::decide::child::{Kind, ObjectKey};
+use crate::decide::child::{Kind, ObjectKey, Scope};
 use crate::decide::maintenance::drain::Allowed;
 use crate::decide::maintenance::lease::API_VERSION;
 use crate::decide::maintenance::{
@@ -108,9 +108,9 @@ impl Maintenance {
         self.world.forms.wait_listed().await;
         self.world.nodes.wait_listed().await;
         let (of_watch, of_work, of_panics) = (self.clone(), self.clone(), self.clone());
-        let client = self.world.objects.client.clone();
-        let resource = ApiResource::erase::<Node>(&());
-        vital::spawn(follow(client, resource, Which::All, move |change| {
+        let objects = self.world.objects.clone();
+        let of_kind = (ApiResource::erase::<Node>(&()), Scope::Cluster);
+        vital::spawn(follow(objects, of_kind, Which::All, move |change| {
             of_watch.changed(change);
         }));
         let queue = self.queue.clone();

@@ -22,7 +22,7 @@ use crate::cluster::vital;
 use crate::cluster::watch::{self, Change, Which};
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{World, panic_text};
-use crate::decide::child::{Kind, ObjectKey, Owner, owner};
+use crate::decide::child::{Kind, ObjectKey, Owner, Scope, owner};
 use crate::decide::node::plan::recreate::Dependents;
 use crate::decide::partition;
 use crate::decide::partition::explain::faulty;
@@ -85,9 +85,9 @@ impl PartitionMemory {
 
 /// Every StatefulSet with the gate's label is seen; those that wait for nothing cost no more than that.
 pub fn follow(world: &Arc<World>) {
-    let (world, client) = (world.clone(), world.objects.client.clone());
+    let (world, objects) = (world.clone(), world.objects.clone());
     vital::spawn(async move {
-        let version = timed(REQUEST_TIMEOUT, client.apiserver_version()).await;
+        let version = timed(REQUEST_TIMEOUT, objects.client.apiserver_version()).await;
         if let Some(fault) = version
             .ok()
             .and_then(|version| faulty(&version.git_version))
@@ -120,8 +120,8 @@ pub fn follow(world: &Arc<World>) {
                 "StatefulSets cannot be listed; their partitions stay"
             ),
         };
-        let resource = ApiResource::erase::<StatefulSet>(&());
-        watch::follow(client, resource, Which::Labelled(&selector), on_change).await;
+        let of_kind = (ApiResource::erase::<StatefulSet>(&()), Scope::Namespaced);
+        watch::follow(objects, of_kind, Which::Labelled(&selector), on_change).await;
     });
 }
 

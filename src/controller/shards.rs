@@ -164,7 +164,7 @@ impl World {
             let learn = |object: Value| {
                 listed.insert(catalog.learn_new(&object, asked).uid.clone());
             };
-            match self.objects.list(&of, "", learn).await {
+            match self.objects.list_watched(&of, learn).await {
                 Ok(()) => return catalog.without(&known, &listed),
                 Err(error) => {
                     tracing::warn!(kind, %error, "not leading yet: the list failed, and is tried again");

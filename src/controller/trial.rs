@@ -29,7 +29,7 @@ use crate::decide::admission::trial::refused::{
 use crate::decide::admission::trial::restarts::Restarts;
 use crate::decide::admission::trial::sample::Sample;
 use crate::decide::child::schema;
-use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, manifest, object_key};
+use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, Scope, manifest, object_key};
 use crate::decide::node::digest::{NodeDigest, live_content};
 use crate::decide::node::plan::record::Record;
 use crate::decide::node::plan::recreate::{Recreation, immutable};
@@ -213,6 +213,10 @@ impl OnServer<'_> {
             let why = "no object can have its name or namespace; correct their templates, or the row's values";
             return TrialOutcome::Refused(why.to_owned());
         }
+        let shown = |namespace: &str| self.shown(node, namespace);
+        if let Some(why) = self.objects.watched().refusal(&key, shown) {
+            return TrialOutcome::Unwatched(why);
+        }
         let recorded = Record::of(&node.status).names(&key);
         let strict = self.strict(node);
         let error = match dry_run(&strict, node, (resource, &key), recorded).await {
@@ -382,11 +386,17 @@ impl OnServer<'_> {
                 continue;
             }
             // The rule first: a warning has room for 256 characters.
-            return Some(format!(
-                "lynqgate lacks {}; give it in a ClusterRole with label {}=true",
-                rule(&resource.group, &resource.plural),
-                names::AGGREGATE_TO_TENANTS,
-            ));
+            let rule = rule(&resource.group, &resource.plural);
+            return Some(match (served.scope, self.objects.watched().is_all()) {
+                // The label adds to a ClusterRole that is bound in the watched namespaces only.
+                (Scope::Cluster, false) => format!(
+                    "lynqgate lacks {rule} for the cluster; give it in a ClusterRole with a ClusterRoleBinding"
+                ),
+                _ => format!(
+                    "lynqgate lacks {rule}; give it in a ClusterRole with label {}=true",
+                    names::AGGREGATE_TO_TENANTS,
+                ),
+            });
         }
         None
     }

@@ -53,6 +53,23 @@ pub fn listed(text: &str) -> Result<Listed, &'static str> {
     Listed::parse(text.trim())
 }
 
+/// The longest name of a namespace.
+const NAMESPACE_CHARS_MAX: usize = 63;
+
+/// An entry of --watch-namespaces.
+pub fn namespace(text: &str) -> Result<String, &'static str> {
+    let name = text.trim();
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_name = (1..=NAMESPACE_CHARS_MAX).contains(&name.len())
+        && name.chars().all(is_inner)
+        && !name.starts_with('-')
+        && !name.ends_with('-');
+    match is_name {
+        true => Ok(name.to_owned()),
+        false => Err("give the names of namespaces, with commas in between, such as tenants,shops"),
+    }
+}
+
 /// Where to listen, in Go's form: without a host everywhere. A name is looked up when it is listened to.
 pub fn address(text: &str) -> Result<String, &'static str> {
     match is_address(text) {
@@ -438,6 +455,22 @@ mod tests {
             let said = refused(&format!("--allow-datasource-hosts={bad}"));
             let names =
                 said.contains("--allow-datasource-hosts") && said.contains("give a host name");
+            assert!(names, "{bad}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_of_a_namespace_is_refused_with_the_flags_name() {
+        let longest = "a".repeat(NAMESPACE_CHARS_MAX);
+        for good in ["tenants", "tenants,shops", "a, 1-b", &longest] {
+            let flag = format!("--watch-namespaces={good}");
+            assert_eq!(refused(&flag), "", "{good}");
+        }
+        let too_long = longest.clone() + "a";
+        for bad in ["", "tenants,", "Tenants", "a.b", "-a", "a-", "*", &too_long] {
+            let said = refused(&format!("--watch-namespaces={bad}"));
+            let names = said.contains("--watch-namespaces")
+                && said.contains("give the names of namespaces");
             assert!(names, "{bad}: {said}");
         }
     }

@@ -365,8 +365,11 @@ async fn explained(world: &World, key: &ObjectKey, error: ApiError) -> Result<Ap
         ApiError::NotFound(_) if !world.objects.still_served(&key.kind).await? => {
             ApiError::NotFound(plan::missing_kind(&key.kind))
         }
+        // Where some namespaces are watched only, it is not known which namespaces exist; the API server's text names it.
         ApiError::NotFound(_)
-            if !key.namespace.is_empty() && !world.namespaces.has(&key.namespace) =>
+            if !key.namespace.is_empty()
+                && world.objects.watched().is_all()
+                && !world.namespaces.has(&key.namespace) =>
         {
             ApiError::NotFound(format!(
                 "there is no namespace {:?}; create it, for example as a resource that this one depends on, or correct \

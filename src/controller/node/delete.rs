@@ -90,10 +90,16 @@ impl NodeReconciler<'_> {
                  API server serves them, and that the operator may get, list, watch and delete them"
             )
         });
+        let outside = kinds.outside.as_ref().map(|object| {
+            format!(
+                "the lynqnode stays until {object} is gone, which is in a namespace that lynqgate does not watch: add the namespace \
+                 to --watch-namespaces, so that lynqgate deletes the object"
+            )
+        });
         let unread = not_taken_over.unread.first().map(|why| {
             format!("the lynqnode stays until it is known which of the objects that Lynq made for it are there: {why}")
         });
-        if let Some(text) = unlisted.or(unread) {
+        if let Some(text) = outside.or(unlisted).or(unread) {
             tracing::warn!(node = %node.key, text);
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
             self.tell_stays(node, &text).await?;

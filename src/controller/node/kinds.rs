@@ -11,15 +11,19 @@ use crate::decide::child::{Kind, Scope};
 use crate::decide::node::digest::{Facts, NodeDigest};
 use crate::decide::node::plan;
 use crate::decide::node::plan::record::Record;
+use crate::decide::operator::watched::WatchedNamespaces;
 
 pub struct Kinds {
     scopes: BTreeMap<Kind, Result<Scope, String>>,
     /// Those whose objects have a status.
     with_status: BTreeSet<Kind>,
-    /// Kinds that the cluster has, and whose objects the operator may not list.
+    /// Kinds that the cluster has, and of which the operator cannot list all objects of the node.
     pub unlisted: BTreeSet<Kind>,
+    /// A recorded object in a namespace that is not watched.
+    pub outside: Option<String>,
     /// The API server did not answer for one of them.
     pub unknown: bool,
+    watched: WatchedNamespaces,
 }
 
 impl Kinds {
@@ -38,7 +42,9 @@ impl Kinds {
             scopes: BTreeMap::new(),
             with_status: BTreeSet::new(),
             unlisted: BTreeSet::new(),
+            outside: None,
             unknown: false,
+            watched: world.objects.watched().clone(),
         };
         let mut pending = false;
         for kind in wanted {
@@ -62,8 +68,8 @@ impl Kinds {
                     if served.has_status {
                         kinds.with_status.insert(kind.clone());
                     }
-                    let client = &world.objects.client;
-                    match world.children.listing(kind, &served, client, &node.key) {
+                    let objects = &world.objects;
+                    match (world.children).listing(kind, &served, objects, &node.key) {
                         Listing::Complete => Ok(served.scope),
                         Listing::Pending => {
                             pending = true;
@@ -77,6 +83,14 @@ impl Kinds {
                 }
             };
             kinds.scopes.insert(kind.clone(), scope);
+        }
+        for kind in record.kinds() {
+            let is_namespaced = kinds.scopes.get(kind) == Some(&Ok(Scope::Namespaced));
+            let outside = record.outside(kind, &kinds.watched);
+            if let Some(object) = outside.filter(|_| is_namespaced) {
+                kinds.unlisted.insert(kind.clone());
+                kinds.outside = Some(object.to_owned());
+            }
         }
         Ok((!pending).then_some(kinds))
     }
@@ -92,7 +106,8 @@ impl Kinds {
         match &self.scopes[&facts.kind] {
             Ok(scope) => {
                 let key = key_in(facts, *scope);
-                match key.impossible() {
+                let refusal = || self.watched.refusal(&key, str::to_owned);
+                match key.impossible().or_else(refusal) {
                     Some(why) => Err(why),
                     None => Ok(key),
                 }

@@ -102,9 +102,9 @@ async fn changes_nothing(
     node: &NodeDigest,
     object: &Value,
 ) -> Result<Option<bool>, ApiError> {
-    let client = &world.objects.client;
-    let watch = |kind: &Kind, served: &Served| world.children.watch(kind, served, client);
-    let Some(foreseen) = foresee(&world.objects, node, object, watch).await? else {
+    let objects = &world.objects;
+    let watch = |kind: &Kind, served: &Served| world.children.watch(kind, served, objects);
+    let Some(foreseen) = foresee(objects, node, object, watch).await? else {
         return Ok(None);
     };
     for live in &foreseen.own {
@@ -365,8 +365,7 @@ pub async fn not_taken_over(world: &World, node: &NodeDigest) -> Result<NotTaken
                 continue;
             }
             if let Some(served) = world.objects.known(&key.kind) {
-                let client = &world.objects.client;
-                world.children.watch(&key.kind, &served, client);
+                (world.children).watch(&key.kind, &served, &world.objects);
             }
             if !child.deleting {
                 child = label(world, node, &live).await?;

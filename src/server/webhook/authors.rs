@@ -169,8 +169,11 @@ impl Authors {
         Ok(None)
     }
 
-    /// The names of all namespaces.
+    /// The names of all namespaces in which the operator applies objects.
     async fn namespaces(&self) -> Result<BTreeSet<String>, ApiError> {
+        if let Some(watched) = self.objects.watched().names() {
+            return Ok(watched.clone());
+        }
         let kind = Kind {
             api_version: "v1".to_owned(),
             kind: "Namespace".to_owned(),

@@ -25,6 +25,8 @@ pub enum TrialOutcome {
     /// The API server would accept it as a new object, but rejects the change of the existing one; with the reason, and what
     /// recreating it means.
     Fixed(String, Recreation),
+    /// lynqgate does not watch its namespace; with the reason.
+    Unwatched(String),
     /// The API server may accept it later; with the reason why not now.
     NotNow(String),
     /// The resource was not tried; with the reason.
@@ -35,6 +37,7 @@ pub enum TrialOutcome {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
     tried: usize,
+    unwatched: Vec<Finding>,
     refused: Vec<Finding>,
     recreated: Vec<Finding>,
     not_now: Vec<Finding>,
@@ -79,6 +82,7 @@ impl Findings {
                 );
                 add(&mut self.refused, sample, of_row(sample, &why));
             }
+            TrialOutcome::Unwatched(why) => add(&mut self.unwatched, sample, of_row(sample, &why)),
             TrialOutcome::NotNow(why) => add(&mut self.not_now, sample, of_row(sample, &why)),
             TrialOutcome::Untried(why) => {
                 match self.untried.iter_mut().find(|(known, _)| *known == why) {
@@ -89,23 +93,33 @@ impl Findings {
         }
     }
 
-    /// Why the form is not to be stored; None where the API server takes all of it.
+    /// Why the form is not to be stored; None where lynqgate applies all of it, and the API server takes that.
     pub fn refused(&self) -> Option<String> {
-        let named = named(&self.refused)?;
+        let (who, named) = self.refusals().into_iter().next()?;
         let end = if named.ends_with('?') { "" } else { "." };
         Some(format!(
-            "the API server refuses {named}{end} Correct the form or the row; to store it as it is, annotate it with {}=\"{}\": these \
+            "{who} refuses {named}{end} Correct the form or the row; to store it as it is, annotate it with {}=\"{}\": these \
              resources then fail when their nodes are released",
             names::ALLOW_RENDER_ERRORS,
             names::TRUE
         ))
     }
 
+    /// Who rejects resources, and which.
+    fn refusals(&self) -> Vec<(&'static str, String)> {
+        let all = [
+            ("lynqgate", named(&self.unwatched)),
+            ("the API server", named(&self.refused)),
+        ];
+        let all = all.into_iter();
+        all.filter_map(|(who, named)| Some((who, named?))).collect()
+    }
+
     /// `allowed`: rejected resources are stored anyway. `nodes`: the number of existing nodes that the change reaches, if all
     /// rows were tried.
     pub fn warnings(&self, allowed: bool, nodes: usize) -> Vec<String> {
-        let refused = named(&self.refused).filter(|_| allowed);
-        let refused = refused.map(|named| format!("the API server refuses {named}"));
+        let refused = self.refusals().into_iter().filter(|_| allowed);
+        let refused = refused.map(|(who, named)| format!("{who} refuses {named}"));
         let not_now = named(&self.not_now).map(|named| format!("cannot be applied now: {named}"));
         let recreated = self.recreated.iter().map(|finding| {
             let nodes = counted(nodes, "node");
@@ -118,7 +132,7 @@ impl Findings {
                 counted(self.tried + self.untried_count(), "resource")
             )
         });
-        let first = refused.into_iter().chain(recreated);
+        let first = refused.chain(recreated);
         first.chain(not_now).chain(untried).collect()
     }
 
@@ -265,6 +279,24 @@ mod tests {
         let said = all.refused().unwrap();
         assert!(said.contains("; resource 'c' (Deployment, row acme): spec.c: unknown field; and 2 more resources: d, e. "), "{said}");
         assert!(said.chars().count() < crate::decide::admission::review::MESSAGE_MAX);
+    }
+
+    #[test]
+    fn what_lynqgate_itself_does_not_apply_is_named_first() {
+        let mut all = Findings::default();
+        let unknown = TrialOutcome::Refused("spec: unknown field".to_owned());
+        all.add(&sample("app", "Deployment"), unknown);
+        let unwatched = "lynqgate does not watch namespace \"x\"".to_owned();
+        all.add(
+            &sample("map", "ConfigMap"),
+            TrialOutcome::Unwatched(unwatched),
+        );
+        let map = "lynqgate refuses resource 'map' (ConfigMap, row acme): lynqgate does not watch namespace \"x\"";
+        assert_eq!(all.refused().unwrap(), format!("{map}{NEXT}"));
+        let app =
+            "the API server refuses resource 'app' (Deployment, row acme): spec: unknown field";
+        assert_eq!(all.warnings(true, 4), [map, app]);
+        assert_eq!(all.warnings(false, 4), Vec::<String>::new());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::decide::node::digest::{Facts, NodeDigest};
 use crate::decide::node::graph::State;
 use crate::decide::node::plan::ownership::{is_ours, was_ours};
 use crate::decide::node::plan::{ObservedResource, ResourceOutcome, Rest};
+use crate::decide::operator::watched::WatchedNamespaces;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
@@ -94,6 +95,22 @@ impl Record {
         // Lynq's record has no groups.
         let known = of_kind().next().is_none() || of_kind().any(|kind| kind.is_same(&key.kind));
         known && self.entries_of(key).next().is_some()
+    }
+
+    /// The first recorded object of a namespaced kind in a namespace that is not watched. Whether it exists is not known.
+    pub fn outside(&self, kind: &Kind, watched: &WatchedNamespaces) -> Option<&str> {
+        if watched.is_all() {
+            return None;
+        }
+        let beginning = format!("{}/", kind.kind);
+        let is_outside = |entry: &&String| {
+            let rest = entry.strip_prefix(&beginning);
+            let named = rest.and_then(|rest| rest.split_once('/'));
+            named.is_some_and(|(namespace, _)| !watched.has(namespace))
+        };
+        let found = self.entries.iter().find(is_outside)?;
+        let object = found.rsplit_once('@').map(|(object, _)| object);
+        Some(object.unwrap_or(found))
     }
 
     /// An entry has a namespace even for a cluster-scoped object.

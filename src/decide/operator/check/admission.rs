@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::api::names;
 use crate::decide::operator::check::{Finding, Observed, Tried, listed, logs, pods};
 use crate::decide::operator::installation::{fence_problem, write_problem};
+use crate::decide::operator::watched::WatchedNamespaces;
 use crate::decide::shared::fields::text_at;
 
 /// Fields of a webhook that must be as installed. The address and the patience are the installation's own.
@@ -77,16 +78,27 @@ pub fn configuration(wanted: &Value, installed: &Observed, namespace: &str) -> F
     }
 }
 
+/// The namespaces that the webhooks select by their names; all if they select none so.
+pub fn watched(configuration: &Value) -> WatchedNamespaces {
+    let mut webhooks = webhooks(configuration);
+    let selector = webhooks.next().map(|webhook| &webhook["namespaceSelector"]);
+    let watched = selector.and_then(WatchedNamespaces::selected_by);
+    watched.unwrap_or_default()
+}
+
 fn webhooks(configuration: &Value) -> impl Iterator<Item = &Value> {
     configuration["webhooks"].as_array().into_iter().flatten()
 }
 
-/// The API server adds empty selectors.
+/// The API server adds empty selectors. Namespaces may stand in any order.
 fn is_same(wanted: &Value, found: &Value) -> bool {
     let is_unset = |value: &Value| {
         value.is_null() || value.as_object().is_some_and(|fields| fields.is_empty())
     };
-    wanted == found || (is_unset(wanted) && is_unset(found))
+    let selected = WatchedNamespaces::selected_by(wanted);
+    wanted == found
+        || (is_unset(wanted) && is_unset(found))
+        || (selected.is_some() && selected == WatchedNamespaces::selected_by(found))
 }
 
 /// By Service or by URL.
@@ -315,6 +327,22 @@ mod tests {
             )
         );
         assert!(said(Observed::Denied("no".to_owned())).starts_with("warning "));
+    }
+
+    #[test]
+    fn the_watched_namespaces_are_those_that_the_webhooks_select() {
+        let mut installed = installed();
+        assert!(watched(&installed).is_all());
+        let some = WatchedNamespaces::of(["a".to_owned(), "b".to_owned()]);
+        installed["webhooks"][0]["namespaceSelector"] = some.selector().unwrap();
+        assert_eq!(watched(&installed), some);
+        assert!(watched(&json!({})).is_all());
+        let wanted = some.selector().unwrap();
+        let mut turned = wanted.clone();
+        turned["matchExpressions"][0]["values"] = json!(["b", "a"]);
+        assert!(is_same(&wanted, &turned));
+        turned["matchExpressions"][0]["values"] = json!(["b", "c"]);
+        assert!(!is_same(&wanted, &turned));
     }
 
     #[test]

@@ -7,11 +7,14 @@ use crate::api::names;
 use crate::decide::operator::check::{Finding, Observed, pods};
 use crate::decide::operator::election::Lease;
 use crate::decide::operator::installation::operator_of;
+use crate::decide::operator::watched::WatchedNamespaces;
 use crate::decide::rollout::explain::short;
 use crate::decide::shared::fields::{at, text_at};
 
 /// The flag that gives the operator another user name than that of its service account.
-const OPERATOR_USER: &str = "--operator-user=";
+const OPERATOR_USER: &str = "--operator-user";
+/// The flag with the namespaces that the operator watches.
+const WATCH_NAMESPACES: &str = "--watch-namespaces";
 
 /// The operator's user name: as its Deployment has it; else as the fence has it; else that of the manifests.
 pub fn username(deployment: &Observed, fence: &Observed, namespace: &str) -> String {
@@ -20,17 +23,34 @@ pub fn username(deployment: &Observed, fence: &Observed, namespace: &str) -> Str
         let named = fence.object().and_then(operator_of);
         return named.unwrap_or_else(|| of_account(names::OPERATOR));
     };
-    let pod = &deployment["spec"]["template"]["spec"];
-    let containers = pod["containers"].as_array().into_iter().flatten();
-    let arguments = containers.flat_map(|container| container["args"].as_array());
-    let mut arguments = arguments.flatten().filter_map(Value::as_str);
-    match arguments.find_map(|argument| argument.strip_prefix(OPERATOR_USER)) {
+    match value_of(deployment, OPERATOR_USER) {
         Some(user) => user.to_owned(),
-        None => match text_at(pod, "/serviceAccountName") {
+        None => match text_at(deployment, "/spec/template/spec/serviceAccountName") {
             "" => of_account("default"),
             name => of_account(name),
         },
     }
+}
+
+/// The namespaces that the operator watches, if there is a Deployment that says it.
+pub fn watched(deployment: &Observed) -> Option<WatchedNamespaces> {
+    let given = value_of(deployment.object()?, WATCH_NAMESPACES);
+    let given = given.into_iter().flat_map(|given| given.split(','));
+    let given = given.map(|name| name.trim().to_owned());
+    Some(WatchedNamespaces::of(given))
+}
+
+/// The last value of a flag, behind `=` or in an argument of its own.
+fn value_of<'a>(deployment: &'a Value, flag: &str) -> Option<&'a str> {
+    let containers = deployment["spec"]["template"]["spec"]["containers"].as_array();
+    let containers = containers.into_iter().flatten();
+    let arguments = containers.flat_map(|container| container["args"].as_array());
+    let arguments: Vec<&str> = arguments.flatten().filter_map(Value::as_str).collect();
+    let mut from_the_end = arguments.iter().enumerate().rev();
+    from_the_end.find_map(|(at, argument)| match argument.strip_prefix(flag)? {
+        "" => arguments.get(at + 1).copied(),
+        rest => rest.strip_prefix('='),
+    })
 }
 
 pub fn deployment(observed: &Observed, namespace: &str) -> Finding {
@@ -155,6 +175,24 @@ mod tests {
         ] {
             assert_eq!(username(&deployment, &fence, "ns"), expected);
         }
+    }
+
+    #[test]
+    fn the_watched_namespaces_are_those_of_the_deployment() {
+        let said = |arguments: Value| {
+            let pod = json!({"containers": [{"args": arguments}]});
+            let deployment = json!({"spec": {"template": {"spec": pod}}});
+            let watched = watched(&Observed::Object(deployment)).unwrap();
+            watched.names().map(|names| Vec::from_iter(names.clone()))
+        };
+        let two = Some(vec!["a".to_owned(), "b".to_owned()]);
+        assert_eq!(said(json!(["run", "--watch-namespaces=b, a"])), two);
+        assert_eq!(said(json!(["run", "--watch-namespaces", "a,b"])), two);
+        let last = json!(["--watch-namespaces=x", "--watch-namespaces=a,b"]);
+        assert_eq!(said(last), two);
+        assert_eq!(said(json!(["run", "--watch-namespaces"])), None);
+        assert_eq!(said(json!(["run"])), None);
+        assert_eq!(watched(&Observed::Absent), None);
     }
 
     #[test]

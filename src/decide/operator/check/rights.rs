@@ -7,6 +7,11 @@ use crate::api::names;
 use crate::decide::admission::rights::{TargetNamespace, VERBS, of_form, rule};
 use crate::decide::child::{Kind, Scope};
 use crate::decide::operator::check::{Finding, listed};
+use crate::decide::operator::watched::WatchedNamespaces;
+
+/// What adds a namespace to the watched ones.
+const WATCH_IT: &str =
+    "Add it to --watch-namespaces (docs/OPERATING.md, \"Watch some namespaces only\")";
 
 /// Where a kind is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +32,8 @@ pub enum Rights {
     },
     /// The API server does not have the kind.
     Unserved,
+    /// It is used in namespaces that the operator does not watch.
+    Unwatched(Vec<String>),
 }
 
 /// The kinds of the forms, which are in the namespace `home`. A kind that a template chooses is left out.
@@ -49,13 +56,30 @@ pub fn used(forms: &[(&str, &FormSpec)], home: &str) -> BTreeMap<Kind, Used> {
     kinds
 }
 
-/// The verbs to ask for, each with its namespace; an empty one stands for all. lynqgate watches objects of all namespaces.
-pub fn questions(used: &Used, scope: Scope) -> BTreeSet<(&'static str, String)> {
+/// The namespaces in which a kind of this scope is used, and which the operator does not watch.
+pub fn unwatched(used: &Used, scope: Scope, watched: &WatchedNamespaces) -> Vec<String> {
+    let is_unwatched = |namespace: &&String| {
+        scope == Scope::Namespaced && !namespace.is_empty() && !watched.has(namespace)
+    };
+    used.namespaces
+        .iter()
+        .filter(is_unwatched)
+        .cloned()
+        .collect()
+}
+
+/// The verbs to ask for, each with its namespace; an empty one stands for all. lynqgate watches objects of all watched namespaces.
+pub fn questions(
+    used: &Used,
+    scope: Scope,
+    watched: &WatchedNamespaces,
+) -> BTreeSet<(&'static str, String)> {
     let everywhere = scope == Scope::Cluster || used.namespaces.contains("");
     let mut questions = BTreeSet::new();
     for verb in VERBS {
         if everywhere || ["list", "watch"].contains(&verb) {
-            questions.insert((verb, String::new()));
+            let places = watched.places(scope).into_iter();
+            questions.extend(places.map(|place| (verb, place.to_owned())));
             continue;
         }
         let namespaces = used.namespaces.iter();
@@ -90,6 +114,14 @@ fn fault(object: &str, kind: &Kind, used: &Used, rights: &Rights) -> Option<Find
     let forms = listed(&Vec::from_iter(&used.forms));
     match rights {
         Rights::Complete => None,
+        Rights::Unwatched(namespaces) => Some(Finding::failed(
+            format!("Namespace {}", listed(namespaces)),
+            format!(
+                "lynqgate does not watch it, and applies no {} there (used by form {forms})",
+                kind.kind
+            ),
+            WATCH_IT,
+        )),
         Rights::Unserved => Some(Finding::warning(
             format!("Kind {kind}"),
             format!("the API server does not have it (used by form {forms})"),
@@ -122,6 +154,12 @@ fn fault(object: &str, kind: &Kind, used: &Used, rights: &Rights) -> Option<Find
             ))
         }
     }
+}
+
+/// For a namespace of forms that the operator does not watch.
+pub fn home_unwatched(home: &str) -> Finding {
+    let said = "lynqgate does not watch it, so it does nothing about its hubs, forms and nodes";
+    Finding::failed(format!("Namespace {home}"), said, WATCH_IT)
 }
 
 /// The user may not ask; `why` is the API server's text.
@@ -165,16 +203,29 @@ mod tests {
         assert_eq!(names, ["apps/v1 Deployment", "v1 Secret"]);
         let secret = &kinds[&Kind::new("v1", "Secret")];
         assert_eq!(Vec::from_iter(&secret.forms), ["api", "web"]);
-        let asked = |kind: &str, scope: Scope, verb: &str| {
-            let (_, used) = kinds.iter().find(|(k, _)| k.kind == kind).unwrap();
-            let questions = questions(used, scope).into_iter();
+        let all = WatchedNamespaces::default();
+        let some = WatchedNamespaces::of(["home", "x", "y"].map(str::to_owned));
+        let used = |kind: &str| kinds.iter().find(|(k, _)| k.kind == kind).unwrap().1;
+        let asked = |kind: &str, scope: Scope, verb: &str, watched: &WatchedNamespaces| {
+            let questions = questions(used(kind), scope, watched).into_iter();
             let places = questions.filter(|(asked, _)| *asked == verb);
-            places.map(|(_, namespace)| namespace).collect::<Vec<_>>()
+            Vec::from_iter(places.map(|(_, namespace)| namespace)).join(" ")
         };
-        assert_eq!(asked("Secret", Scope::Namespaced, "create"), ["home", "x"]);
-        assert_eq!(asked("Secret", Scope::Namespaced, "watch"), [""]);
-        assert_eq!(asked("Secret", Scope::Cluster, "create"), [""]);
-        assert_eq!(asked("Deployment", Scope::Namespaced, "delete"), [""]);
+        let (namespaced, cluster) = (Scope::Namespaced, Scope::Cluster);
+        for (kind, scope, verb, of_all, of_some) in [
+            ("Secret", namespaced, "create", "home x", "home x"),
+            ("Secret", namespaced, "watch", "", "home x y"),
+            ("Secret", cluster, "create", "", ""),
+            ("Deployment", namespaced, "delete", "", "home x y"),
+        ] {
+            assert_eq!(asked(kind, scope, verb, &all), of_all, "{kind} {verb}");
+            assert_eq!(asked(kind, scope, verb, &some), of_some, "{kind} {verb}");
+        }
+        let few = WatchedNamespaces::of(["home".to_owned()]);
+        assert_eq!(unwatched(used("Secret"), namespaced, &few), ["x"]);
+        assert!(unwatched(used("Secret"), cluster, &few).is_empty());
+        assert!(unwatched(used("Deployment"), namespaced, &few).is_empty());
+        assert!(unwatched(used("Secret"), namespaced, &all).is_empty());
     }
 
     #[test]
@@ -219,6 +270,19 @@ mod tests {
             [format!(
                 "failed User ns:me: it has no rights on widgets.example.com (used by form web). {rule}"
             )]
+        );
+        let unwatched = Rights::Unwatched(vec!["x".to_owned()]);
+        assert_eq!(
+            said(vec![(widget(), unwatched)]),
+            [
+                "failed Namespace x: lynqgate does not watch it, and applies no Widget there (used by form web). Add it to \
+                 --watch-namespaces (docs/OPERATING.md, \"Watch some namespaces only\")"
+            ]
+        );
+        assert_eq!(
+            line(&home_unwatched("y")),
+            "failed Namespace y: lynqgate does not watch it, so it does nothing about its hubs, forms and nodes. Add it to \
+             --watch-namespaces (docs/OPERATING.md, \"Watch some namespaces only\")"
         );
         assert_eq!(
             said(vec![(widget(), Rights::Unserved)]),

@@ -1,6 +1,7 @@
 //! Cases for the record of what was applied: what is not in it is never deleted, and what is in it is never forgotten.
 
 use super::*;
+use crate::decide::operator::watched::WatchedNamespaces;
 
 fn key_of(api_version: &str, kind: &str, namespace: &str, name: &str) -> ObjectKey {
     ObjectKey {
@@ -202,4 +203,29 @@ fn what_is_still_there_stays_in_the_record() {
         let expected = recorded(expected.iter().copied());
         assert_eq!(plan.record, expected, "{name}");
     }
+}
+
+#[test]
+fn what_is_recorded_outside_of_the_watched_namespaces_is_found() {
+    let status = NodeStatus {
+        applied_resources: vec![
+            "Thing/other/acme-app@app".into(),
+            "Thing/tenants/acme-app@app".into(),
+        ],
+        applied_kinds: vec!["example.com/v1 Thing".into()],
+        ..NodeStatus::default()
+    };
+    let record = Record::of(&status);
+    let thing = Kind::new("example.com/v1", "Thing");
+    let outside = |kind: &Kind, watched: &[&str]| {
+        let watched = watched.iter().map(|name| (*name).to_owned());
+        let watched = WatchedNamespaces::of(watched);
+        record.outside(kind, &watched).map(str::to_owned)
+    };
+    let found = Some("Thing/other/acme-app".to_owned());
+    assert_eq!(outside(&thing, &["tenants"]), found);
+    assert_eq!(outside(&thing, &["other", "tenants"]), None);
+    assert_eq!(outside(&thing, &[]), None, "all are watched");
+    let other = Kind::new("v1", "ConfigMap");
+    assert_eq!(outside(&other, &["tenants"]), None);
 }
