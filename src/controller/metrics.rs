@@ -445,7 +445,8 @@ impl Metrics {
     /// The rows of the hub are to be read again and again. Until a sync comes to its end here, the last one counts as that of `since`.
     pub fn hub_due(&self, hub: &HubKey, since: impl FnOnce() -> Timestamp) {
         let (last_sync, hub) = (&self.inner.last_sync, OfHub::new(hub));
-        if !last_sync.contains(&hub) {
+        let known = last_sync.get(&hub).is_some();
+        if !known {
             last_sync.get_or_create(&hub).set(since().as_second());
         }
     }

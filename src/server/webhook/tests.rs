@@ -439,7 +439,8 @@ fn the_validating_half_says_that_a_write_is_held() {
         judged.expect("a review").answer
     };
     let mutated = asked(Half::Mutating, &review);
-    assert_eq!(mutated.warnings, [""; 0]);
+    let is_held = |warning: &String| warning.starts_with("held: ");
+    assert!(!mutated.warnings.iter().any(is_held));
     let steps = operations(&mutated.patch);
     patch(&mut review["request"]["object"], &steps).expect("the patch applies");
     let validated = asked(Half::Validating, &review);
