@@ -50,7 +50,7 @@ async fn a_release_that_is_refused_lets_the_others_go() -> Result<()> {
     fleet
         .rollout("the others are through", 2 * SOON, many)
         .await?;
-    let said = "the API server did not take the release of t0-web: ";
+    let said = "the API server rejected the release of t0-web: ";
     wait::until("it says who is refused, and why", SOON, async || {
         let form = fleet.get("LynqForm", "web").await?;
         let held = condition(&form, "Held").cloned().unwrap_or_default();

@@ -308,15 +308,15 @@ fn because(reason: &str, message: &str) -> String {
 /// ones.
 fn old_pods(old: u32, pods: u32, unavailable: u32) -> String {
     let kept = if old == 1 {
-        "old pod is kept"
+        "old pod runs on"
     } else {
-        "old pods are kept"
+        "old pods run on"
     };
     match unavailable {
         0 => format!("all pods are updated; {old} {kept}"),
         n => {
             let are = if n == 1 { "is" } else { "are" };
-            format!("{n} of {pods} pods {are} not available, so {old} {kept}")
+            format!("{n} of {pods} pods, old and new, {are} not available, so {old} {kept}")
         }
     }
 }

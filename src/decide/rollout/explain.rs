@@ -372,7 +372,7 @@ impl Asked<'_> {
         };
         let fails = rollout.deadline.filter(|at| *at > self.now).map(|at| {
             format!(
-                "the first of the released nodes counts as failed {}, unless it is ready by then (rollout.progressDeadlineSeconds)",
+                "{} the first of the released nodes fails, unless it is ready (rollout.progressDeadlineSeconds); rollout.maxFailures of them halt the rollout",
                 self.at(at)
             )
         });

@@ -220,18 +220,17 @@ impl Reason {
                 "nothing, if it is live within a minute; else the operator's log names the node"
             }
             Reason::ReleaseRefused { .. } => {
-                "mend the cause; the release is tried again, at the latest after 30 s"
+                "remove what rejects it, or wait until that allows it: lynqgate tries the release again, at the latest after 30 s"
             }
             Reason::LedgerRefused { .. } => {
-                "mend the cause; it is tried again, at the latest after 30 s. To release a node that cannot wait: lynqgate \
-                 release NODE"
+                "remove what rejects the write, or wait until that allows it: lynqgate tries it again, at the latest after 30 s. To release a node \
+                 that cannot wait, whatever its window says: lynqgate release NODE"
             }
             Reason::SlotReserved { .. } => {
-                "nothing, if those nodes become or stay ready: this node goes on once no more of them have a slot than maxSkew allows; \
-                 or raise maxSkew again"
+                "nothing: lynqgate releases the waiting nodes as those that are done give their slots back; or raise rollout.maxSkew again"
             }
             Reason::WindowFull { .. } => {
-                "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form: they get the \
+                "nothing, if those nodes become ready soon (lynqgate explain node NODE); else correct the form: they get the \
                  correction first; or repair what they wait for"
             }
             Reason::Soaking { .. } => {
@@ -246,23 +245,23 @@ impl Reason {
                  Released, which does not count nodes that no release broke"
             }
             Reason::HubWindowFull { window, .. } if *window >= WINDOW_MAX => {
-                "nothing, if those nodes, of whatever form, become ready soon (kubectl describe lynqnode); else correct the form \
-                 that they are of: they get the correction first. The hub's ledger has room for no more at a time, whatever \
+                "nothing, if those nodes become ready soon (lynqgate explain node NODE); else correct their \
+                 form, which may be another one: they get the correction first. The hub's ledger has room for no more at a time, whatever \
                  rollout.maxSkew says"
             }
             Reason::HubWindowFull { .. } => {
-                "nothing, if those nodes, of whatever form, become ready soon (kubectl describe lynqnode); else correct the form \
-                 that they are of: they get the correction first; or raise rollout.maxSkew of the hub"
+                "nothing, if those nodes become ready soon (lynqgate explain node NODE); else correct their \
+                 form, which may be another one: they get the correction first; or raise spec.rollout.maxSkew of the hub"
             }
             Reason::DomainFull { .. } => {
-                "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form: they get the \
+                "nothing, if those nodes become ready soon (lynqgate explain node NODE); else correct the form: they get the \
                  correction first; or repair what they wait for, or raise maxSkew of that domain in rollout.domains"
             }
             Reason::RolloutFailed { form, .. } => {
                 return format!(
-                    "(1) correct the form: the failed nodes get the correction first; or (2) repair what they wait for: the rollout \
-                     goes on once they have been ready for rollout.minReadySeconds; or (3) go on without them, though they still \
-                     take their places of the window: kubectl annotate lynqform {form} --overwrite lynq.sh/resume=$(date -u +%FT%TZ)"
+                    "(1) correct the form, or take its change back with lynqgate undo {form}: the failed nodes get that first; or (2) repair what \
+                     they wait for: the rollout goes on once they have been ready for rollout.minReadySeconds; or (3) go on without them, though \
+                     each still takes one place of maxSkew: lynqgate retry {form}"
                 )
                 .into();
             }
@@ -276,8 +275,8 @@ impl Reason {
                 group,
             } => {
                 return format!(
-                    "check the nodes of that group, then promote it: lynqgate promote {form} (kubectl annotate lynqform {form} --overwrite \
-                     '{}={generation}/{group}')",
+                    "if the nodes of that group work as they should: lynqgate promote {form} (or kubectl annotate lynqform {form} --overwrite \
+                     '{}={generation}/{group}'); if not, correct the form, or lynqgate undo {form}. Until then all other nodes run what they ran before",
                     names::PROMOTE
                 )
                 .into();
@@ -353,7 +352,7 @@ impl Reason {
         match self {
             Reason::Releasing => "its turn has come; the release is on its way",
             Reason::ReleaseRefused { .. } => {
-                "the API server did not take its release; it is tried again, and the form's condition Held has the cause"
+                "the API server rejected its release; lynqgate tries it again, and the form's condition Held has the cause"
             }
             Reason::LedgerRefused { .. } => {
                 "the ledger of releases, in the hub's status, cannot be written; it is tried again, and the form's condition Held has the cause"
@@ -437,10 +436,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::ReleaseRefused { node, why } => {
-                write!(
-                    f,
-                    "the API server did not take the release of {node}: {why}"
-                )
+                write!(f, "the API server rejected the release of {node}: {why}")
             }
             Reason::LedgerRefused { why } => write!(
                 f,

@@ -10,7 +10,7 @@ pub const MEND_NODE: &str = "correct the form or the row (this node gets the cor
 pub const MEND_FORMLESS: &str = "correct what the message names. No correction of the form reaches the node while its form is as the state says";
 
 /// What is left to do where nothing waits, and not everything is ready.
-pub const MEND: &str = "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form, or remove \
+pub const MEND: &str = "nothing, if those nodes become ready soon (lynqgate explain node NODE); else correct the form, or remove \
                     what stands in their way";
 
 /// Of a rollout that has failed.

@@ -134,8 +134,8 @@ fn a_group_with_a_pause_waits_to_be_promoted() {
     assert_eq!(rollout.phase, Phase::Paused);
     let told = &rollout.waiting[0];
     assert_eq!((&*told.reason, told.count), ("AwaitingPromotion", 2));
-    let next = "check the nodes of that group, then promote it: lynqgate promote web (kubectl annotate lynqform web --overwrite \
-                'lynq.sh/promote=2/canaries')";
+    let next = "if the nodes of that group work as they should: lynqgate promote web (or kubectl annotate lynqform web --overwrite \
+                'lynq.sh/promote=2/canaries'); if not, correct the form, or lynqgate undo web. Until then all other nodes run what they ran before";
     assert_eq!(told.next, next);
     // What the rollout broke is corrected all the same.
     let mut broken = paused("yAX", "012", 0);
@@ -348,7 +348,7 @@ fn the_reason_tells_who_fills_the_window() {
                 s.refused.insert("n1".into(), refused);
             },
             "ReleaseRefused",
-            "the API server did not take the release of n1: no route to host",
+            "the API server rejected the release of n1: no route to host",
         ),
     ];
     for (change, code, said) in cases {
