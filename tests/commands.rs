@@ -266,7 +266,7 @@ async fn a_rollout_is_seen_and_steered_with_the_commands() -> Result<()> {
         code == 3,
         "the watch of a bad change ended with {code}: {watched}"
     );
-    let goes = "form web progressing: 0 of 4 updated and ready, 1 updating, 3 held, 0 failed\n";
+    let goes = "form web progressing: 0 of 4 updated and ready, 1 updating, 3 held, 0 failed; 3 of 4 ready in all\n";
     ensure!(watched.contains(goes), "{watched}");
     terminal
         .sees(3, "status form web", "RolloutFailed (3:")

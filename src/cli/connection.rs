@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use clap::builder::NonEmptyStringValueParser;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -24,7 +25,7 @@ use crate::decide::rollout::explain::Leader;
 #[derive(clap::Args)]
 pub struct Connection {
     /// Namespace of what is named. Default: that of the kubeconfig's context.
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = NonEmptyStringValueParser::new())]
     namespace: Option<String>,
     /// Kubeconfig to use. Default: the KUBECONFIG variable, or ~/.kube/config.
     #[arg(long)]

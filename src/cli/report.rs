@@ -32,7 +32,7 @@ const WARNING: &str = "It contains no values of Secrets, but the names of your t
 pub struct Arguments {
     /// File to write; `-` is standard output. Default: lynqgate-report-NAMESPACE-TIME.yaml in the current directory.
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    file: Option<PathBuf>,
     #[command(flatten)]
     connection: Connection,
 }
@@ -55,7 +55,7 @@ async fn write(arguments: &Arguments) -> Result<(), AnyError> {
     bundle.read_namespace().await;
     bundle.read_installation().await;
     let (text, unread) = (bundle.text()?, bundle.unread.len());
-    let path = match &arguments.output {
+    let path = match &arguments.file {
         Some(path) => path.clone(),
         None => report::file_name(&cluster.namespace, now).into(),
     };

@@ -141,6 +141,13 @@ async fn read(arguments: &Arguments, cluster: &Connected) -> Result<Overview, An
             let mut parts: Vec<Part> = all.iter().flat_map(|hub| of_hub(hub, &mut forms)).collect();
             // Their hubs are not there.
             parts.extend(forms.iter().map(of_form));
+            if parts.is_empty() {
+                let namespace = &cluster.namespace;
+                let text = format!(
+                    "there is no LynqHub and no LynqForm in namespace {namespace:?}; give another with -n"
+                );
+                return Err(text.into());
+            }
             parts
         }
     };

@@ -126,6 +126,11 @@ enum Error {
     #[error("{key} was not changed: {reason}")]
     Api { key: ObjectKey, reason: ApiError },
     #[error(
+        "it is not known whether {key} was changed: {reason}. Read it before you try again. If lynqgate's webhooks do not answer, lynqgate \
+         check says why"
+    )]
+    Unknown { key: ObjectKey, reason: ApiError },
+    #[error(
         "{key} is forced, and still held after {} s: lynqgate explain node {}. It stays forced until lynqgate force node {1} --off",
         RELEASED_WITHIN.as_secs(), key.name
     )]
@@ -289,11 +294,12 @@ pub fn ask(effect: &str) -> Result<(), AnyError> {
 
 async fn change(cluster: &Connected, key: &ObjectKey, patch: &Value) -> Result<(), Error> {
     let changed = cluster.objects.merge_as(names::CLI_MANAGER, key, patch);
-    let changed = changed.await.map_err(|reason| Error::Api {
-        key: key.clone(),
-        reason,
-    });
-    changed.map(drop)
+    let key = key.clone();
+    match changed.await {
+        Ok(_) => Ok(()),
+        Err(reason @ ApiError::Unavailable(_)) => Err(Error::Unknown { key, reason }),
+        Err(reason) => Err(Error::Api { key, reason }),
+    }
 }
 
 /// As a rule, the gate releases the node with the write of the annotation.

@@ -132,7 +132,9 @@ impl Asked<'_> {
         let is_broken = ready.is_some_and(|ready| ready.status == "False");
         explanation.next = match (is_broken, self.formless) {
             (true, Some(_)) => Some(next::MEND_FORMLESS.to_owned()),
-            (true, None) if node.has_failed() => Some(next::MEND_NODE.to_owned()),
+            (true, None) if node.has_failed() || self.has_halted() => {
+                Some(next::MEND_NODE.to_owned())
+            }
             (true, None) => Some(format!(
                 "nothing, if it becomes ready soon; else {}",
                 next::MEND_NODE
@@ -165,6 +167,11 @@ impl Asked<'_> {
             explanation.next = Some(next::STAYS_READY.to_owned());
         }
         explanation
+    }
+
+    fn has_halted(&self) -> bool {
+        let rollout = self.form.and_then(|form| form.status.rollout.as_ref());
+        rollout.is_some_and(|rollout| rollout.phase == Phase::Failed)
     }
 
     fn of_held_node(&self, node: &NodeDigest) -> Explanation {

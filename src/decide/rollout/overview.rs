@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::api::conditions::kstatus::{self, Standing};
 use crate::api::conditions::{self, Condition, ConditionReason};
-use crate::api::form::{FormRolloutStatus, FormStatus, WaitingNodes};
+use crate::api::form::{FormRolloutStatus, FormStatus, Phase, WaitingNodes};
 use crate::api::hub::HubStatus;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::explain::{FormTold, Leader, next, short};
@@ -23,6 +23,8 @@ pub enum Verdict {
     Progressing,
     /// No rollout goes on, and something is not ready or is left out.
     Degraded,
+    /// It does not go on until somebody lets it: somebody has paused it, or asked for a promotion.
+    Paused,
     /// It does not go on until somebody does something.
     Halted,
 }
@@ -30,7 +32,12 @@ pub enum Verdict {
 impl Verdict {
     /// For continuous integration.
     pub fn exit_status(self) -> u8 {
-        self as u8
+        match self {
+            Verdict::Complete => 0,
+            Verdict::Progressing => 1,
+            Verdict::Degraded => 2,
+            Verdict::Paused | Verdict::Halted => 3,
+        }
     }
 
     pub fn word(self) -> &'static str {
@@ -38,6 +45,7 @@ impl Verdict {
             Verdict::Complete => "complete",
             Verdict::Progressing => "progressing",
             Verdict::Degraded => "degraded",
+            Verdict::Paused => "paused",
             Verdict::Halted => "halted",
         }
     }
@@ -70,12 +78,15 @@ pub struct Part {
     pub problems: Vec<Problem>,
 }
 
-/// Nodes of a form. Each is in one of these, and in `failed` besides.
+/// Nodes of a form. Each is updated, updating or held.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCounts {
     pub total: i32,
+    /// Whatever content they run.
     pub ready: i32,
+    /// They run the newest content and are ready.
+    pub updated: i32,
     /// They run the newest content and are not ready yet.
     pub updating: i32,
     pub held: i32,
@@ -160,15 +171,20 @@ pub fn of_hub(name: &str, generation: i64, status: &HubStatus) -> Part {
         (told.status == "True").then_some(told)
     });
     let complaints: Vec<&Condition> = complaints.collect();
+    let count = |count: Option<i32>| count.unwrap_or_default();
     let (verdict, first) = match kstatus::of_hub(conditions) {
         _ if !is_taken_up => (Verdict::Progressing, None),
         Standing::Failed(why) => (Verdict::Halted, Some(why)),
         Standing::InProgress(why) => (Verdict::Degraded, Some(why)),
-        Standing::Current if !complaints.is_empty() => (Verdict::Degraded, None),
+        Standing::Current if !complaints.is_empty() || count(status.failed) > 0 => {
+            (Verdict::Degraded, None)
+        }
+        Standing::Current if count(status.ready) < count(status.desired) => {
+            (Verdict::Progressing, None)
+        }
         Standing::Current => (Verdict::Complete, None),
     };
     let others = complaints.into_iter().filter(|told| first != Some(*told));
-    let count = |count: Option<i32>| count.unwrap_or_default();
     let skipped = match count(status.skipped_rows) {
         0 => String::new(),
         1 => ", 1 row skipped".to_owned(),
@@ -205,11 +221,13 @@ pub fn of_form(form: FormTold, now: Timestamp) -> Part {
     } = form.status;
     let rollout = rollout.as_ref();
     let is_over = rollout.is_some_and(|rollout| rollout.completion_time.is_some());
+    let is_paused = rollout.is_some_and(|rollout| rollout.phase == Phase::Paused);
     let is_taken_up = form.status.observed_generation == Some(form.generation);
     let invalid = conditions::find(conditions, "Valid").filter(|told| told.status == "False");
     let (verdict, why) = match kstatus::of_form(conditions) {
         Standing::Failed(why) if is_taken_up || invalid.is_some() => (Verdict::Halted, Some(why)),
         _ if !is_taken_up => (Verdict::Progressing, None),
+        Standing::InProgress(why) if is_paused => (Verdict::Paused, Some(why)),
         Standing::InProgress(why) if is_over => (Verdict::Degraded, Some(why)),
         Standing::InProgress(why) | Standing::Failed(why) => (Verdict::Progressing, Some(why)),
         Standing::Current => (Verdict::Complete, None),
@@ -221,7 +239,12 @@ pub fn of_form(form: FormTold, now: Timestamp) -> Part {
         let next = ConditionReason::named(&invalid.reason).map(next::correction);
         problems.push(Problem::told(invalid, next));
     } else if let Some(why) = why.filter(|_| waiting.is_empty()) {
-        problems.push(Problem::told(why, None));
+        let undo = format!(
+            "nothing, if they become ready soon; else correct the form, or take its change back: lynqgate undo {}",
+            form.name
+        );
+        let is_windowless = rollout.is_none() && verdict == Verdict::Progressing;
+        problems.push(Problem::told(why, is_windowless.then_some(&*undo)));
     }
     problems.extend(waiting.iter().map(Problem::waiting));
     Part {
@@ -240,11 +263,15 @@ fn summary(form: FormTold, rollout: Option<&FormRolloutStatus>, is_taken_up: boo
         Some((slots, None)) => format!("no window, {slots} slots in use"),
         Some((slots, Some(window))) => format!("{slots} of {window} slots in use"),
     };
+    let forced = match rollout.map_or(0, |rollout| rollout.forced_nodes) {
+        0 => String::new(),
+        nodes => format!(", {nodes} nodes forced"),
+    };
     let newer = match is_taken_up {
         true => "",
         false => "; the newest change of the form is not taken up yet",
     };
-    format!("generation {}, {window}{newer}", form.generation)
+    format!("generation {}, {window}{forced}{newer}", form.generation)
 }
 
 fn counts(status: &FormStatus, rollout: Option<&FormRolloutStatus>) -> Option<NodeCounts> {
@@ -252,7 +279,8 @@ fn counts(status: &FormStatus, rollout: Option<&FormRolloutStatus>) -> Option<No
     Some(match rollout {
         Some(rollout) => NodeCounts {
             total,
-            ready: rollout.ready_updated_nodes,
+            ready: status.ready_nodes.unwrap_or_default(),
+            updated: rollout.ready_updated_nodes,
             updating: rollout.updating_nodes,
             held: rollout.held_nodes,
             failed: rollout.failed_nodes,
@@ -262,6 +290,7 @@ fn counts(status: &FormStatus, rollout: Option<&FormRolloutStatus>) -> Option<No
             NodeCounts {
                 total,
                 ready,
+                updated: ready,
                 updating: total - ready,
                 held: 0,
                 failed: 0,

@@ -283,7 +283,8 @@ impl Reason {
             }
             Reason::NotRendered { .. } => {
                 "nothing, if that is over within seconds; else see the form's condition Valid, and, where that is True, the hub's \
-                 conditions: WriteFailed says what keeps nodes from being written (kubectl describe lynqhub)"
+                 conditions (kubectl describe lynqhub): Ready says whether its rows can be read, WriteFailed what keeps nodes from being \
+                 written"
             }
             Reason::Paused { form } => {
                 return format!(

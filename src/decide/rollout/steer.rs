@@ -67,7 +67,7 @@ pub fn resume(form: FormTold, policy: Option<&Rollout>) -> Steered {
         let window = window.map(|window| format!(", with at most {window} not ready at a time"));
         return Ok(Steering {
             effect: format!(
-                "resumes the rollout of form {name}: lynqgate releases {}{}",
+                "resumes the rollout of form {name}: lynqgate goes on with {}{}. A pause in rollout.order still holds them",
                 held_nodes(held),
                 window.unwrap_or_default()
             ),
@@ -168,7 +168,13 @@ pub fn undo(
     if now == Some(&*revision.name) {
         return refuse(format!("form {name} is revision {} now", revision.number));
     }
-    let (total, window) = of(form).map_or((0, None), |r| (r.total_nodes, r.window));
+    let window = of(form).and_then(|rollout| rollout.window);
+    let total = form.status.total_nodes.unwrap_or_default();
+    // Nodes that are held run what was complete last.
+    let reached = match form.status.current_revision.as_deref() == Some(&*revision.name) {
+        true => total - of(form).map_or(0, |rollout| rollout.held_nodes),
+        false => total,
+    };
     let window = match window {
         Some(window) => format!("at most {window} not ready at a time, broken ones first"),
         None => "all at once: no maxSkew applies".to_owned(),
@@ -183,7 +189,7 @@ pub fn undo(
              {window}",
             revision.number,
             revision.name,
-            nodes(total)
+            nodes(reached)
         ),
         patch: history::set_back(spec, &revision.content),
     })
@@ -324,7 +330,7 @@ mod tests {
     use crate::api::form::FormStatus;
 
     fn status(phase: &str, held: i32, failed: i32) -> FormStatus {
-        let status = json!({"rollout": {
+        let status = json!({"totalNodes": 52, "currentRevision": "web-2", "rollout": {
             "phase": phase, "targetGeneration": 7, "totalNodes": 52, "updatedNodes": 23,
             "updatingNodes": 1, "readyUpdatedNodes": 20, "heldNodes": held, "failedNodes": failed,
             "slots": 3, "window": 3,
@@ -374,7 +380,7 @@ mod tests {
             ),
             (
                 resume(told(&goes), Some(&on)),
-                "resumes the rollout of form web: lynqgate releases 29 held nodes, with at most 3 not ready at a time",
+                "resumes the rollout of form web: lynqgate goes on with 29 held nodes, with at most 3 not ready at a time. A pause in rollout.order still holds them",
                 pauses(Value::Null),
             ),
             (
@@ -520,7 +526,7 @@ mod tests {
         let spec = json!({"hubId": "tenants", "rollout": {}, "deployments": [3], "jobs": []});
         let undone = |to| said(undo(told, &spec, Some("web-3"), &there, to));
         let effect = "sets form web back to revision 2 (web-2, complete at 1970-01-01T00:00:00Z), and leaves spec.rollout as it is. lynqgate rolls \
-                      that out to 52 nodes, at most 3 not ready at a time, broken ones first";
+                      that out to 23 nodes, at most 3 not ready at a time, broken ones first";
         let patch = json!({"spec": {"hubId": "tenants", "deployments": [2], "jobs": null}});
         assert_eq!(undone(None), (effect.to_owned(), patch.clone()));
         assert_eq!(undone(Some(2)).1, patch);

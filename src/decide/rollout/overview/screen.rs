@@ -40,7 +40,7 @@ impl Style {
     fn verdict(self, verdict: Verdict) -> String {
         let colour = match verdict {
             Verdict::Complete => Colour::Green,
-            Verdict::Progressing => Colour::Yellow,
+            Verdict::Progressing | Verdict::Paused => Colour::Yellow,
             Verdict::Degraded | Verdict::Halted => Colour::Red,
         };
         self.paint(colour, verdict.word())
@@ -50,7 +50,7 @@ impl Style {
     fn bar(self, counts: &NodeCounts) -> String {
         let failed = counts.failed.min(counts.updating);
         let parts = [
-            (counts.ready, '#', Colour::Green),
+            (counts.updated, '#', Colour::Green),
             (counts.updating - failed, '=', Colour::Yellow),
             (failed, '!', Colour::Red),
             (counts.held, '.', Colour::Dim),
@@ -108,13 +108,14 @@ impl fmt::Display for NodeCounts {
         let NodeCounts {
             total,
             ready,
+            updated,
             updating,
             held,
             failed,
         } = self;
         write!(
             f,
-            "{ready} of {total} updated and ready, {updating} updating, {held} held, {failed} failed"
+            "{updated} of {total} updated and ready, {updating} updating, {held} held, {failed} failed; {ready} of {total} ready in all"
         )
     }
 }

@@ -65,7 +65,7 @@ fn a_rollout_reads_so() {
     assert_eq!(part.verdict, Verdict::Progressing);
     let expected = "\
 form web: progressing: generation 7, 3 of 3 slots in use
-  nodes      20 of 52 updated and ready, 3 updating, 29 held, 0 failed
+  nodes      20 of 52 updated and ready, 3 updating, 29 held, 0 failed; 49 of 52 ready in all
   time       began 3m ago; complete in about 4m (00:09:00 UTC)
   why        WindowFull (29: a-web, b-web, c-web, ...): the window of 3 is full
   next       nothing
@@ -133,6 +133,11 @@ fn verdicts() {
             Verdict::Halted,
         ),
         (
+            "paused",
+            form(7, rollout("Paused", json!({})), goes_on()),
+            Verdict::Paused,
+        ),
+        (
             "a node broke after the rollout",
             form(7, rollout("InProgress", over), goes_on()),
             Verdict::Degraded,
@@ -175,6 +180,7 @@ hub tenants: degraded: 52 nodes wanted, 49 ready, 1 failed, 1 row skipped
   why        UnusableRows: row \"a b\": the uid is no name
 ";
     assert_eq!(screen(part), expected);
+    assert_eq!(of(json!([ready])).verdict, Verdict::Degraded, "1 failed");
     let part = of(json!([ready, skipped, held]));
     let reasons = part.problems.iter().map(|problem| problem.reason.as_str());
     let reasons: Vec<&str> = reasons.collect();
