@@ -379,6 +379,10 @@ async fn a_form_has_a_history_and_is_set_back() -> Result<()> {
     })
     .await?;
     complete("web:4").await?;
+    terminal
+        .sees(2, "status form web", "every node runs revision")
+        .await?;
+    terminal.until_kstatus(FORM, "Failed").await?;
     terminal.types(0, "history web").await?;
     terminal.close("history.txt")?;
     fleet.retire().await

@@ -101,8 +101,8 @@ pub const FORCE_ROLLOUT: &str = "lynq.sh/force-rollout";
 pub const RESUME: &str = "lynq.sh/resume";
 /// On a LynqForm: the generation, a slash and the group of `rollout.order` after whose pause the rollout may go on.
 pub const PROMOTE: &str = "lynq.sh/promote";
-/// On a LynqForm, written by the operator with `rollout.onFailure: Revert`: the revision that it took back last. It takes no
-/// revision back twice in a row.
+/// On a LynqForm, written by the operator with `rollout.onFailure: Revert`: the revision that it took back last, a slash, and the
+/// revision that it set the form back to. It takes no revision back twice in a row.
 pub const REVERTED: &str = "lynq.sh/reverted-revision";
 /// On a ControllerRevision of a form: the uid of the form.
 pub const LABEL_FORM_UID: &str = "lynq.sh/form-uid";

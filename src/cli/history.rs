@@ -5,13 +5,12 @@ use jiff::Timestamp;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::api::names;
 use crate::cli::Output;
 use crate::cli::complete;
 use crate::cli::connection::{AnyError, Connected, Connection, Error, run};
 use crate::cli::output::{print, table};
 use crate::cluster::catalog::Form;
-use crate::decide::rollout::history::{self, Revision};
+use crate::decide::rollout::history::{self, Reverted, Revision};
 
 const HEAD: [&str; 5] = ["REVISION", "NAME", "CREATED", "COMPLETE", "STATE"];
 
@@ -100,13 +99,6 @@ fn row(revision: &Revision, form: &Form, now: Option<&str>) -> [String; 5] {
 
 /// What the revision is to the form.
 fn state(revision: &Revision, form: &Form, now: Option<&str>) -> &'static str {
-    let is = |name: Option<&String>| name.is_some_and(|name| *name == revision.name);
-    let is_current = is(form.status.current_revision.as_ref());
-    match () {
-        () if now == Some(&*revision.name) && is_current => "current",
-        () if now == Some(&*revision.name) => "being rolled out",
-        () if is_current => "complete last",
-        () if is(form.annotations.get(names::REVERTED)) => "failed, taken back",
-        () => "",
-    }
+    let reverted = Reverted::of(&form.annotations);
+    history::state(revision, &form.status, reverted, now)
 }

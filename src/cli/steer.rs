@@ -21,6 +21,7 @@ use crate::decide::child::ObjectKey;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::partition;
 use crate::decide::rollout::explain::FormTold;
+use crate::decide::rollout::history::Reverted;
 use crate::decide::rollout::steer::{self, Forced, Refusal, Steering};
 
 /// Between two looks at a node that is being released.
@@ -223,11 +224,13 @@ async fn step(verb: &Verb<'_>, cluster: &Connected) -> Result<Step, AnyError> {
             let form = Form::of(&object);
             let there = history::revisions(cluster, &form).await?;
             let now = history::revision_now(&form);
-            let steered = steer::undo(told(&form), &object["spec"], now.as_deref(), &there, *to);
+            let reverted = Reverted::of(&form.annotations);
+            let (form, spec) = (told(&form), &object["spec"]);
+            let steered = steer::undo(form, spec, reverted, now.as_deref(), &there, *to);
             // It sets back the form that the user was asked about.
             let version = &object["metadata"]["resourceVersion"];
             let steered = steered.map(|mut steering| {
-                steering.patch["metadata"] = json!({"resourceVersion": version});
+                steering.patch["metadata"]["resourceVersion"] = version.clone();
                 steering
             });
             Step::of(own("LynqForm", &of.form), &object, steered)

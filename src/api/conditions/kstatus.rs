@@ -24,6 +24,8 @@ pub enum Standing<'a> {
 const READY: &str = "Ready";
 const RECONCILING: &str = "Reconciling";
 const STALLED: &str = "Stalled";
+/// Of a form whose last change was taken back; it is there only while it is True.
+pub const REVERTED: &str = "Reverted";
 
 /// Whether a condition only repeats what another one says.
 pub fn is_summary(type_: &str) -> bool {
@@ -46,7 +48,9 @@ pub fn of_form(conditions: &[Condition]) -> Standing<'_> {
         stops.iter().any(|reason| told.reason == *reason.as_str())
     };
     let incomplete = find_as(conditions, "RolloutComplete", "False");
-    let failed = find_as(conditions, "Valid", "False").or_else(|| incomplete.filter(stops));
+    let failed = find_as(conditions, "Valid", "False")
+        .or_else(|| incomplete.filter(stops))
+        .or_else(|| find_as(conditions, REVERTED, "True"));
     standing(failed, || incomplete)
 }
 
@@ -179,6 +183,36 @@ mod tests {
                 "a halted rollout",
                 of_form,
                 &[("Valid", true, "V"), ("RolloutComplete", false, "Failed")],
+                "Stalled Failed",
+            ),
+            (
+                "a form that goes back to what it was before a change that failed",
+                of_form,
+                &[
+                    ("Valid", true, "V"),
+                    ("RolloutComplete", false, "InProgress"),
+                    ("Reverted", true, "Reverted"),
+                ],
+                "Stalled Reverted",
+            ),
+            (
+                "a form that is back",
+                of_form,
+                &[
+                    ("Valid", true, "V"),
+                    ("RolloutComplete", true, "Complete"),
+                    ("Reverted", true, "Reverted"),
+                ],
+                "Stalled Reverted",
+            ),
+            (
+                "a form that cannot even go back",
+                of_form,
+                &[
+                    ("Valid", true, "V"),
+                    ("RolloutComplete", false, "Failed"),
+                    ("Reverted", true, "Reverted"),
+                ],
                 "Stalled Failed",
             ),
             (

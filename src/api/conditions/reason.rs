@@ -20,6 +20,7 @@ const VALID: &[ConditionOf] = &[("LynqForm", "Valid")];
 const INVALID: &[ConditionOf] = &[("LynqForm", "Valid"), ("LynqForm", "RolloutComplete")];
 const APPLIED: &[ConditionOf] = &[("LynqForm", "Applied")];
 const COMPLETE: &[ConditionOf] = &[("LynqForm", "RolloutComplete")];
+const REVERTED: &[ConditionOf] = &[("LynqForm", "Reverted")];
 const FORM_HELD: &[ConditionOf] = &[("LynqForm", "Held")];
 const NODE_HELD: &[ConditionOf] = &[("LynqNode", "Held")];
 const HELD: &[ConditionOf] = &[("LynqForm", "Held"), ("LynqNode", "Held")];
@@ -63,6 +64,7 @@ pub enum ConditionReason {
     Stalled,
     Failed,
     Complete,
+    Reverted,
 
     NotHeld,
     Releasing,
@@ -158,6 +160,7 @@ impl ConditionReason {
             Self::Stalled => ("Stalled", COMPLETE),
             Self::Failed => ("Failed", COMPLETE),
             Self::Complete => ("Complete", COMPLETE),
+            Self::Reverted => ("Reverted", REVERTED),
 
             Self::NotHeld => ("NotHeld", HELD),
             Self::Releasing => ("Releasing", NODE_HELD),

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use crate::api::conditions::{self, Condition, ConditionReason, ConditionState, kstatus};
 use crate::api::events::EventReason;
 use crate::api::form::{FormRolloutStatus, FormStatus, Phase};
-use crate::api::names;
 use crate::cluster::catalog::Form;
 use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
@@ -23,7 +22,7 @@ use crate::controller::rollout::{Pass, REQUESTS_MAX, RolloutReconciler};
 use crate::decide::child::ObjectKey;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::Plan;
-use crate::decide::rollout::history;
+use crate::decide::rollout::history::{self, Reverted};
 use crate::decide::rollout::not_reached;
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::status::{Force, FormState, ROLLOUT_COMPLETE, windows};
@@ -244,7 +243,7 @@ impl RolloutReconciler<'_> {
     /// The revision that the form is set back to: it has failed, and its status says so.
     fn reverts<'a>(&self, form: &'a Form, status: &'a FormStatus) -> Option<&'a str> {
         let spec = form.spec.as_ref().ok()?;
-        let reverted = form.annotations.get(names::REVERTED).map(String::as_str);
+        let reverted = Reverted::of(&form.annotations).map(|reverted| reverted.from);
         let decisions = &self.world.decisions;
         let to =
             |status: &'a FormStatus| decisions.reverts_to(spec, form.generation, status, reverted);
@@ -555,6 +554,8 @@ fn form_status(
             let phase = state.rollout.phase;
             history::named(form.owner(), spec, &form.status, phase, &mut status);
         }
+        let (reverted, before) = (Reverted::of(&form.annotations), &form.status);
+        history::tell_reverted(reverted, &form.name, before, &mut status, &mut states);
     }
     // Nobody makes a node of it, or changes one, whatever there is to read of them.
     if let Some((ConditionReason::HubNotFound, text)) = &error {

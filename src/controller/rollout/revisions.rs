@@ -13,7 +13,7 @@ use crate::cluster::objects::ApiError;
 use crate::controller::rollout::RolloutReconciler;
 use crate::decide::child::ObjectKey;
 use crate::decide::node::plan::recreate::Dependents;
-use crate::decide::rollout::history::{self, Recorded, Revision};
+use crate::decide::rollout::history::{self, Recorded, Reverted, Revision};
 
 impl RolloutReconciler<'_> {
     /// Writes the revisions that a status names, before the status is written.
@@ -80,19 +80,24 @@ impl RolloutReconciler<'_> {
         };
         let now = serde_json::to_value(&**spec).unwrap_or_default();
         let failed = form.status.update_revision.as_deref().unwrap_or_default();
+        let reverted = Reverted {
+            from: failed,
+            to: Some(to),
+        };
         let mut patch = history::set_back(&now, &Revision::of(&revision).content);
         patch["metadata"] = json!({
             "resourceVersion": form.resource_version,
-            "annotations": {names::REVERTED: failed},
+            "annotations": {names::REVERTED: reverted.to_string()},
         });
         let key = ObjectKey::own("LynqForm", &form.namespace, &form.name);
         self.world.forms.learn(&objects.merge(&key, &patch).await?);
         let about = About::new("LynqForm", &form.namespace, &form.name, &form.uid);
+        let name = &form.name;
         let text = format!(
             "rollout.onFailure is Revert: lynqgate set the form back from revision {failed}, whose rollout failed, to {to}, which was \
-             complete last; failed nodes get it first. See both: lynqgate history {}. If you apply {failed} again and it fails again, \
-             the rollout halts",
-            form.name
+             complete last; failed nodes get it first. See both: lynqgate history {name}. Next: {}. If you apply {failed} again and it \
+             fails again, the rollout halts",
+            history::after_revert(name)
         );
         (self.world.events).tell(&about, EventReason::RolloutReverted, text);
         Ok(())

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::api::form::FormSpec;
-use crate::api::policy::{Creation, Domain, Group, Skew, SkewCounts, WINDOW_MAX};
+use crate::api::policy::{Creation, Domain, Group, OnFailure, Skew, SkewCounts, WINDOW_MAX};
 use crate::api::resource::{OnImmutable, Resource};
 use crate::api::{names, stamp};
 use crate::decide::admission::trial::deletions::{self, TakenAway};
@@ -70,6 +70,7 @@ pub fn judge(old: Option<&Value>, new: &Value, now: Timestamp) -> Judged {
             let same = old.as_ref().is_some_and(|(old, _)| old.renders_like(&spec));
             let opened = old.as_ref().is_some_and(|(old, _)| !is_open(old)) && is_open(&spec);
             warnings.extend(opened.then(|| OPENED.to_owned()));
+            warnings.extend(never_reverts(&spec));
             warnings.extend(never_halts(&spec));
             warnings.extend(too_wide(&spec));
             warnings.extend(waits_for_its_group(&spec));
@@ -117,6 +118,15 @@ fn resumes_later(form: &Value, now: Timestamp) -> Option<String> {
         stamp::format(at),
         stamp::format(now)
     ))
+}
+
+/// What goes live without a window takes no slot, and so never counts as failed.
+fn never_reverts(spec: &FormSpec) -> Option<String> {
+    let asked = spec.rollout.as_ref()?.on_failure == OnFailure::Revert;
+    (asked && is_open(spec)).then(|| {
+        "rollout.onFailure: Revert does nothing without a window: set rollout.maxSkew (unless the hub has one)"
+            .to_owned()
+    })
 }
 
 /// Failed nodes fill the window, so at most as many fail as the window is wide.
@@ -424,6 +434,21 @@ mod tests {
             let said = told
                 .starts_with("rollout.creation: Immediate has no effect beside a rollout.order");
             assert_eq!(said, is_told, "{told}");
+        }
+        let revert = "rollout.onFailure: Revert does nothing without a window";
+        let first = [json!({"name": "first", "when": "{{ true }}"})];
+        for (rollout, is_told) in [
+            (json!({"onFailure": "Revert"}), true),
+            (json!({"onFailure": "Halt"}), false),
+            (json!({"onFailure": "Revert", "maxSkew": 1}), false),
+            (json!({"onFailure": "Revert", "order": first}), false),
+            (
+                json!({"onFailure": "Revert", "domains": [{"variable": "shard", "maxSkew": 1}]}),
+                false,
+            ),
+        ] {
+            let told = told(rollout, past);
+            assert_eq!(told.starts_with(revert), is_told, "{told}");
         }
         assert_eq!(told(json!({"maxSkew": 1000}), past), "");
         let wide = told(json!({"maxSkew": 1001}), past);

@@ -6,7 +6,7 @@ pub mod next;
 
 use jiff::{SignedDuration, SignedDurationRound, Timestamp, Unit};
 
-use crate::api::conditions::{self, Condition, ConditionReason};
+use crate::api::conditions::{self, Condition, ConditionReason, kstatus};
 use crate::api::form::{FormRolloutStatus, FormStatus, Phase, WaitingNodes};
 use crate::api::hub::{HubStatus, Slot};
 use crate::api::policy::Rollout;
@@ -14,6 +14,7 @@ use crate::api::{names, stamp};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::Live;
 use crate::decide::rollout::formless::Formless;
+use crate::decide::rollout::history;
 use crate::decide::rollout::reason::{Advice, Reason, word_of_nodes};
 use crate::decide::rollout::status::Force;
 pub use answer::Explanation;
@@ -254,6 +255,13 @@ impl Asked<'_> {
             explanation.waiting = others.to_vec();
         } else if invalid.is_some() {
             explanation = explanation.invalid(invalid);
+        } else if rollout.phase == Phase::Complete
+            && conditions::is_true(conditions, kstatus::REVERTED)
+            && let Some(told) = conditions::find(conditions, kstatus::REVERTED)
+        {
+            let (why, next) = history::read_advice(&told.message, form.name);
+            explanation.reason = Some(told.reason.to_string());
+            (explanation.why, explanation.next) = (Some(why), next);
         } else {
             explanation.why = Some(rollout.message.clone());
             let stalled = conditions::find(conditions, "RolloutComplete")

@@ -1,13 +1,19 @@
 //! The revisions of a form: what is written when the form changes and when its rollout is complete, and how a form is set
 //! back to one. As with a StatefulSet, each is a ControllerRevision that the form owns, so that it goes with the form.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::api::conditions::{self, ConditionReason, ConditionState, kstatus};
 use crate::api::form::{FormSpec, FormStatus, Phase};
 use crate::api::policy::{OnFailure, Rollout};
 use crate::api::{names, stamp};
 use crate::decide::child::{Kind, ObjectKey};
+use crate::decide::rollout::reason::{Advice, NEXT};
+use crate::decide::rollout::status::ROLLOUT_COMPLETE;
 use crate::decide::shared::content;
 
 /// Digits of the hash in a revision's name.
@@ -115,7 +121,7 @@ pub enum Recorded {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
     pub newest: Recorded,
-    /// Names of the oldest ones, of which there are too many.
+    /// Names of those beyond the limit: the ones that never completed, then the oldest.
     pub delete: Vec<String>,
 }
 
@@ -154,9 +160,9 @@ pub fn record(owner: Owner, spec: &FormSpec, status: &FormStatus, there: &[Revis
             .flatten()
             .any(|name| *name == revision.name)
     };
-    let mut oldest: Vec<&Revision> = there.iter().filter(|r| !stays(r)).collect();
-    oldest.sort_by_key(|revision| revision.number);
-    let surplus = oldest.into_iter().take(all.saturating_sub(limit));
+    let mut first: Vec<&Revision> = there.iter().filter(|r| !stays(r)).collect();
+    first.sort_by_key(|revision| (revision.completed.is_some(), revision.number));
+    let surplus = first.into_iter().take(all.saturating_sub(limit));
     Recording {
         newest,
         delete: surplus.map(|revision| revision.name.clone()).collect(),
@@ -177,6 +183,116 @@ pub fn set_back(spec: &Value, content: &Value) -> Value {
     let content = content.as_object().into_iter().flatten();
     fields.extend(content.map(|(field, value)| (field.clone(), value.clone())));
     json!({"spec": fields})
+}
+
+/// What the annotation [`names::REVERTED`] of a form says: the operator took `from` back, and set the form back to `to`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reverted<'a> {
+    pub from: &'a str,
+    /// None where the annotation names one revision only: then nobody knows whether the form is still what it was set back to.
+    pub to: Option<&'a str>,
+}
+
+impl<'a> Reverted<'a> {
+    pub fn of(annotations: &'a BTreeMap<String, String>) -> Option<Self> {
+        let value = annotations.get(names::REVERTED)?.as_str();
+        let (from, to) = match value.split_once('/') {
+            Some((from, to)) => (from, Some(to)),
+            None => (value, None),
+        };
+        Some(Reverted { from, to })
+    }
+
+    /// Whether the form is still what the operator set it back to: its revision is `to`, and has been since it was `from`. A
+    /// person who comes back to `to` later takes nothing back. `before`: the status as it was written last.
+    fn lasts(self, before: &FormStatus, now: &FormStatus) -> bool {
+        let is = |status: &FormStatus, name: &str| status.update_revision.as_deref() == Some(name);
+        let is_told = conditions::is_true(&before.conditions, kstatus::REVERTED);
+        self.to.is_some_and(|to| is(now, to)) && (is_told || is(before, self.from))
+    }
+
+    fn advice(self, form: &str, complete: bool) -> Advice {
+        let Reverted { from, to } = self;
+        let to = to.unwrap_or_default();
+        let back = match complete {
+            true => format!("every node runs revision {to}"),
+            false => format!("the nodes go back to revision {to}"),
+        };
+        Advice {
+            why: format!("the change of revision {from} failed and was taken back; {back}"),
+            next: after_revert(form),
+        }
+    }
+}
+
+/// The value of the annotation.
+impl fmt::Display for Reverted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.from)?;
+        self.to.map_or(Ok(()), |to| write!(f, "/{to}"))
+    }
+}
+
+/// What is left to do once a change was taken back.
+pub fn after_revert(form: &str) -> String {
+    format!(
+        "correct the change and apply it (with kubectl apply --server-side --force-conflicts); or keep what runs: kubectl annotate \
+         lynqform {form} {}-",
+        names::REVERTED
+    )
+}
+
+/// The message of the condition Reverted in two: why, and what is left to do.
+pub fn read_advice(message: &str, form: &str) -> (String, Option<String>) {
+    let next = after_revert(form);
+    match message.strip_suffix(&format!("{NEXT}{next}")) {
+        Some(why) => (why.to_owned(), Some(next)),
+        None => (message.to_owned(), None),
+    }
+}
+
+/// Brings the condition Reverted of a form to its new status: in `states` where it is True, and out of `status` where it is not.
+/// `states`: the others. `before`: the status as it was written last.
+pub fn tell_reverted(
+    reverted: Option<Reverted>,
+    form: &str,
+    before: &FormStatus,
+    status: &mut FormStatus,
+    states: &mut Vec<ConditionState>,
+) {
+    let Some(reverted) = reverted.filter(|reverted| reverted.lasts(before, status)) else {
+        status
+            .conditions
+            .retain(|told| told.type_ != *kstatus::REVERTED);
+        return;
+    };
+    let is_complete = |state: &ConditionState| state.type_ == ROLLOUT_COMPLETE && state.status;
+    let advice = reverted.advice(form, states.iter().any(is_complete));
+    let reason = ConditionReason::Reverted;
+    let told = ConditionState::new(kstatus::REVERTED, true, reason, advice.to_string());
+    states.push(told);
+}
+
+/// What a revision is to its form, for `lynqgate history`. `now`: the name of the revision that the form's spec is.
+pub fn state(
+    revision: &Revision,
+    status: &FormStatus,
+    reverted: Option<Reverted>,
+    now: Option<&str>,
+) -> &'static str {
+    let is = |name: &Option<String>| name.as_deref() == Some(&*revision.name);
+    let (is_now, is_current) = (now == Some(&*revision.name), is(&status.current_revision));
+    let rollout = status.rollout.as_ref();
+    let failed = rollout.is_some_and(|rollout| rollout.phase == Phase::Failed);
+    match () {
+        () if is_now && is(&status.update_revision) && failed => "halted",
+        () if is_now && is_current => "current",
+        () if is_now => "being rolled out",
+        () if is_current => "complete last",
+        () if reverted.is_some_and(|it| it.from == revision.name) => "failed, taken back",
+        () if revision.completed.is_none() => "did not complete",
+        () => "",
+    }
 }
 
 /// The revision that the operator sets a failed form back to, if it does: the one that all nodes ran last. `generation`: of the

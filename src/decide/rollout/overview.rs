@@ -11,6 +11,7 @@ use crate::api::form::{FormRolloutStatus, FormStatus, Phase, WaitingNodes};
 use crate::api::hub::HubStatus;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::explain::{FormTold, Leader, next, short};
+use crate::decide::rollout::history;
 use crate::decide::rollout::reason::Reason;
 pub use screen::Style;
 
@@ -119,6 +120,15 @@ impl Problem {
         }
     }
 
+    fn reverted(told: &Condition, form: &str) -> Self {
+        let (message, next) = history::read_advice(&told.message, form);
+        Problem {
+            message,
+            next,
+            ..Problem::told(told, None)
+        }
+    }
+
     fn waiting(nodes: &WaitingNodes) -> Self {
         Problem {
             reason: nodes.reason.to_string(),
@@ -222,9 +232,14 @@ pub fn of_form(form: FormTold, now: Timestamp) -> Part {
     let rollout = rollout.as_ref();
     let is_over = rollout.is_some_and(|rollout| rollout.completion_time.is_some());
     let is_paused = rollout.is_some_and(|rollout| rollout.phase == Phase::Paused);
+    let is_back = is_over || conditions::is_true(conditions, "RolloutComplete");
     let is_taken_up = form.status.observed_generation == Some(form.generation);
     let invalid = conditions::find(conditions, "Valid").filter(|told| told.status == "False");
     let (verdict, why) = match kstatus::of_form(conditions) {
+        Standing::Failed(why) if is_taken_up && is_reverted(why) => match is_back {
+            true => (Verdict::Degraded, Some(why)),
+            false => (Verdict::Progressing, Some(why)),
+        },
         Standing::Failed(why) if is_taken_up || invalid.is_some() => (Verdict::Halted, Some(why)),
         _ if !is_taken_up => (Verdict::Progressing, None),
         Standing::InProgress(why) if is_paused => (Verdict::Paused, Some(why)),
@@ -238,6 +253,8 @@ pub fn of_form(form: FormTold, now: Timestamp) -> Part {
     if let Some(invalid) = invalid {
         let next = ConditionReason::named(&invalid.reason).map(next::correction);
         problems.push(Problem::told(invalid, next));
+    } else if let Some(why) = why.filter(|why| is_reverted(why)) {
+        problems.push(Problem::reverted(why, form.name));
     } else if let Some(why) = why.filter(|_| waiting.is_empty()) {
         let undo = format!(
             "nothing, if they become ready soon; else correct the form, or take its change back: lynqgate undo {}",
@@ -255,6 +272,10 @@ pub fn of_form(form: FormTold, now: Timestamp) -> Part {
         time: rollout.and_then(|rollout| time(rollout, now)),
         problems,
     }
+}
+
+fn is_reverted(told: &Condition) -> bool {
+    told.type_ == kstatus::REVERTED
 }
 
 fn summary(form: FormTold, rollout: Option<&FormRolloutStatus>, is_taken_up: bool) -> String {

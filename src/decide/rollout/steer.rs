@@ -10,7 +10,7 @@ use crate::api::policy::Rollout;
 use crate::api::{names, stamp};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::explain::FormTold;
-use crate::decide::rollout::history::{self, Revision};
+use crate::decide::rollout::history::{self, Reverted, Revision};
 use crate::decide::rollout::order;
 
 /// A change of one object.
@@ -145,10 +145,12 @@ pub fn promote(form: FormTold, policy: Option<&Rollout>, annotation: Option<&Str
     })
 }
 
-/// `spec`: the form's, as it is stored. `now`: the name of the revision that it is, where it can be read.
+/// `spec`: the form's, as it is stored. `now`: the name of the revision that it is, where it can be read. `reverted`: what the
+/// operator took back last. It takes that back no second time, and need not remind the user of what the user undoes.
 pub fn undo(
     form: FormTold,
     spec: &Value,
+    reverted: Option<Reverted>,
     now: Option<&str>,
     there: &[Revision],
     to: Option<i64>,
@@ -183,15 +185,19 @@ pub fn undo(
         Some(at) => format!("complete at {at}"),
         None => "its rollout was never complete".to_owned(),
     };
+    let mut patch = history::set_back(spec, &revision.content);
+    if let Some(Reverted { from, to: Some(_) }) = reverted {
+        patch["metadata"] = json!({"annotations": {names::REVERTED: from}});
+    }
     Ok(Steering {
         effect: format!(
             "sets form {name} back to revision {} ({}, {completed}), and leaves spec.rollout as it is. lynqgate rolls that out to {}, \
-             {window}",
+             {window}. The next kubectl apply --server-side of the form needs --force-conflicts",
             revision.number,
             revision.name,
             nodes(reached)
         ),
-        patch: history::set_back(spec, &revision.content),
+        patch,
     })
 }
 
@@ -326,6 +332,8 @@ fn nodes_that(count: i32, which: &str, one: &str, many: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::api::form::FormStatus;
 
@@ -524,9 +532,9 @@ mod tests {
         };
         let there = [revision(3, None), revision(2, Some(0))];
         let spec = json!({"hubId": "tenants", "rollout": {}, "deployments": [3], "jobs": []});
-        let undone = |to| said(undo(told, &spec, Some("web-3"), &there, to));
+        let undone = |to| said(undo(told, &spec, None, Some("web-3"), &there, to));
         let effect = "sets form web back to revision 2 (web-2, complete at 1970-01-01T00:00:00Z), and leaves spec.rollout as it is. lynqgate rolls \
-                      that out to 23 nodes, at most 3 not ready at a time, broken ones first";
+                      that out to 23 nodes, at most 3 not ready at a time, broken ones first. The next kubectl apply --server-side of the form needs --force-conflicts";
         let patch = json!({"spec": {"hubId": "tenants", "deployments": [2], "jobs": null}});
         assert_eq!(undone(None), (effect.to_owned(), patch.clone()));
         assert_eq!(undone(Some(2)).1, patch);
@@ -535,7 +543,16 @@ mod tests {
             undone(Some(9)).0,
             "form web has no revision 9: lynqgate history web"
         );
-        let none = undo(told, &spec, Some("web-3"), &there[..1], None);
+        let after = |value: &str| {
+            let annotations = BTreeMap::from([(names::REVERTED.to_owned(), value.to_owned())]);
+            let reverted = Reverted::of(&annotations);
+            let patch = said(undo(told, &spec, reverted, Some("web-3"), &there, None)).1;
+            patch["metadata"].clone()
+        };
+        let ended = json!({"annotations": {names::REVERTED: "web-3"}});
+        assert_eq!(after("web-3/web-2"), ended, "the user took it back");
+        assert_eq!(after("web-3"), Value::Null);
+        let none = undo(told, &spec, None, Some("web-3"), &there[..1], None);
         let why = "no other revision of form web has completed a rollout. Choose one: lynqgate history web, then lynqgate undo web --to REVISION";
         assert_eq!(said(none).0, why);
     }

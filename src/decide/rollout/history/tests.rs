@@ -80,6 +80,141 @@ fn the_newest_has_the_highest_number_and_the_oldest_go() {
 }
 
 #[test]
+fn what_never_completed_goes_first() {
+    let spec = form("web:1", json!({"revisionHistoryLimit": 4}));
+    let there = [
+        revision(1, "a", Some(1)),
+        revision(2, "b", Some(2)),
+        revision(3, "c", None),
+        revision(4, "d", Some(4)),
+        revision(5, "e", None),
+        revision(6, "f", None),
+    ];
+    let deleted = |update, current| record(OWNER, &spec, &status(update, current), &there).delete;
+    assert_eq!(deleted("f", Some("d")), ["c", "e"]);
+    assert_eq!(deleted("g", Some("d")), ["c", "e", "f"]);
+    let few = form("web:1", json!({"revisionHistoryLimit": 2}));
+    let recording = record(OWNER, &few, &status("f", Some("a")), &there);
+    assert_eq!(
+        recording.delete,
+        ["c", "e", "b", "d"],
+        "the named ones stay"
+    );
+}
+
+/// The annotation of a form.
+fn annotated(value: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(names::REVERTED.to_owned(), value.to_owned())])
+}
+
+#[test]
+fn the_annotation_names_what_was_taken_back_and_what_it_was_set_back_to() {
+    for (value, from, to) in [
+        ("web-b/web-a", "web-b", Some("web-a")),
+        ("web-b", "web-b", None),
+    ] {
+        let annotations = annotated(value);
+        let reverted = Reverted::of(&annotations);
+        assert_eq!(reverted, Some(Reverted { from, to }));
+        assert_eq!(reverted.unwrap().to_string(), value);
+    }
+    assert_eq!(Reverted::of(&BTreeMap::new()), None);
+}
+
+#[test]
+fn a_form_says_that_its_change_was_taken_back_until_it_has_another_content() {
+    let told = |value: &str, before: &FormStatus, now: &str, complete: bool| {
+        let annotations = annotated(value);
+        let mut status = FormStatus {
+            update_revision: Some(now.to_owned()),
+            ..before.clone()
+        };
+        let reason = match complete {
+            true => ConditionReason::Complete,
+            false => ConditionReason::InProgress,
+        };
+        let mut states = vec![ConditionState::new(ROLLOUT_COMPLETE, complete, reason, "")];
+        let reverted = Reverted::of(&annotations);
+        tell_reverted(reverted, "web", before, &mut status, &mut states);
+        conditions::merge(
+            &mut status.conditions,
+            &states,
+            Some(8),
+            Timestamp::UNIX_EPOCH,
+        );
+        status
+    };
+    let says = |status: &FormStatus| {
+        let told = conditions::find(&status.conditions, kstatus::REVERTED)?;
+        Some(told.message.to_string())
+    };
+    let next = "correct the change and apply it (with kubectl apply --server-side --force-conflicts); or keep what runs: kubectl annotate \
+                lynqform web lynq.sh/reverted-revision-";
+    let failed = status("bad", Some("good"));
+    let goes_back = told("bad/good", &failed, "good", false);
+    assert_eq!(
+        says(&goes_back).unwrap(),
+        format!(
+            "the change of revision bad failed and was taken back; the nodes go back to revision good. Next: {next}"
+        )
+    );
+    let is_back = told("bad/good", &goes_back, "good", true);
+    let message = says(&is_back).unwrap();
+    let why = "the change of revision bad failed and was taken back; every node runs revision good";
+    assert_eq!(
+        read_advice(&message, "web"),
+        (why.to_owned(), Some(next.to_owned()))
+    );
+    let stays = told("bad/good", &is_back, "good", true);
+    assert_eq!(says(&stays), says(&is_back), "an edit of the policy");
+    let other = told("bad/good", &stays, "better", false);
+    assert_eq!(says(&other), None, "another content");
+    let again = told("bad/good", &other, "good", true);
+    assert_eq!(says(&again), None, "a person came back to it");
+    let undone = told("bad", &failed, "good", true);
+    assert_eq!(says(&undone), None, "a person took it back");
+    let kept = told("bad", &is_back, "good", true);
+    assert_eq!(says(&kept), None, "a person keeps what runs");
+}
+
+#[test]
+fn the_history_says_what_each_revision_is() {
+    let rollout = |phase: &str| {
+        serde_json::from_value(json!({
+            "phase": phase, "targetGeneration": 7, "totalNodes": 4, "updatedNodes": 1, "updatingNodes": 1,
+            "readyUpdatedNodes": 0, "heldNodes": 3, "failedNodes": 1, "slots": 1,
+        }))
+        .unwrap()
+    };
+    let in_phase = |phase: &str| FormStatus {
+        rollout: Some(rollout(phase)),
+        ..status("new", Some("good"))
+    };
+    let (goes_on, halted) = (in_phase("InProgress"), in_phase("Failed"));
+    let back = FormStatus {
+        rollout: Some(rollout("Complete")),
+        ..status("good", Some("good"))
+    };
+    let annotations = annotated("bad/good");
+    let reverted = Reverted::of(&annotations);
+    let (never, once) = (None, Some(3));
+    for (name, completed, status, now, expected) in [
+        ("new", never, &goes_on, "new", "being rolled out"),
+        ("new", never, &halted, "new", "halted"),
+        ("new", never, &halted, "newer", "did not complete"),
+        ("newer", never, &halted, "newer", "being rolled out"),
+        ("good", once, &halted, "new", "complete last"),
+        ("good", once, &back, "good", "current"),
+        ("new", never, &back, "good", "did not complete"),
+        ("bad", never, &back, "good", "failed, taken back"),
+        ("old", once, &back, "good", ""),
+    ] {
+        let said = state(&revision(1, name, completed), status, reverted, Some(now));
+        assert_eq!(said, expected, "{name} of {now}");
+    }
+}
+
+#[test]
 fn a_status_names_what_is_rolled_out_and_what_was_complete() {
     let old = form("web:1", json!({}));
     let mut now = status("", None);

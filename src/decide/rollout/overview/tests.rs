@@ -153,6 +153,45 @@ fn verdicts() {
 }
 
 #[test]
+fn a_change_that_was_taken_back_is_not_complete() {
+    let next = history::after_revert("web");
+    let message = format!("the change of revision web-b failed and was taken back. Next: {next}");
+    let of = |rollout: Value, complete: &str, reason: &str| {
+        let conditions = json!([
+            condition("Valid", "True", "ValidationPassed", ""),
+            condition("RolloutComplete", complete, reason, ""),
+            condition("Reverted", "True", "Reverted", &message),
+        ]);
+        form(7, rollout, conditions)
+    };
+    let over = json!({"completionTime": "2026-01-01T00:04:00Z"});
+    let back = of(rollout("Complete", over), "True", "Complete");
+    assert_eq!(
+        (back.verdict, back.verdict.exit_status()),
+        (Verdict::Degraded, 2)
+    );
+    let problem = &back.problems[0];
+    assert_eq!(
+        (&*problem.reason, &*problem.message, problem.next.as_deref()),
+        (
+            "Reverted",
+            "the change of revision web-b failed and was taken back",
+            Some(&*next)
+        )
+    );
+    let goes_back = rollout("InProgress", json!({"waiting": waits()}));
+    let goes_back = of(goes_back, "False", "InProgress");
+    let reasons = goes_back.problems.iter().map(|problem| &*problem.reason);
+    let reasons: Vec<&str> = reasons.collect();
+    assert_eq!(
+        (goes_back.verdict, reasons),
+        (Verdict::Progressing, vec!["Reverted", "WindowFull"])
+    );
+    let halted = of(rollout("Failed", json!({})), "False", "Failed");
+    assert_eq!(halted.verdict, Verdict::Halted, "it cannot even go back");
+}
+
+#[test]
 fn a_hub_says_what_it_leaves_out() {
     let ready = condition("Ready", "True", "DatabaseConnected", "");
     let skipped = condition(
