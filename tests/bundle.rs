@@ -226,7 +226,7 @@ async fn only_what_may_be_read(cluster: &Cluster, fleet: &Fleet) -> Result<()> {
         {"apiGroups": [""], "resources": ["events"], "verbs": read},
     ]);
     let user = User::with_rights(cluster, &fleet.namespace, rules).await?;
-    let line = format!("report --output - -n {}", fleet.namespace);
+    let line = format!("report --file - -n {}", fleet.namespace);
     wait::until("a user with few rights gets a report", SOON, async || {
         let said = user.types(&line).await?.with(0)?;
         let found = documents(&said.out, fleet)?;

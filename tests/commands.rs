@@ -231,7 +231,7 @@ async fn a_rollout_is_seen_and_steered_with_the_commands() -> Result<()> {
     fleet.apply(&paused).await?;
     terminal
         .sees(
-            1,
+            3,
             "status form web",
             "Paused (4: t0-web, t1-web, t2-web, ...)",
         )
@@ -252,7 +252,7 @@ async fn a_rollout_is_seen_and_steered_with_the_commands() -> Result<()> {
         "t3-web is forced after its release: {forced}"
     );
     terminal
-        .sees(1, "status form web", "1 of 4 updated and ready")
+        .sees(3, "status form web", "1 of 4 updated and ready")
         .await?;
     ensure!(image(&fleet, "t3-app").await? == "web:2" && image(&fleet, "t0-app").await? == "web:1");
     terminal.types(0, "resume web --yes -o json").await?;
@@ -356,7 +356,7 @@ async fn a_form_has_a_history_and_is_set_back() -> Result<()> {
     let order = json!([{"name": "canary", "when": "{{ eq .uid \"t0\" }}", "pause": true}]);
     fleet.apply(&form("web:4", json!({"order": order}))).await?;
     terminal
-        .sees(1, "status form web", "AwaitingPromotion (3:")
+        .sees(3, "status form web", "AwaitingPromotion (3:")
         .await?;
     let rollout = fleet.get("LynqForm", "web").await?["status"]["rollout"].clone();
     ensure!(rollout["phase"] == "Paused", "{rollout}");

@@ -14,7 +14,6 @@ use crate::api::{names, stamp};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::Live;
 use crate::decide::rollout::formless::Formless;
-use crate::decide::rollout::history;
 use crate::decide::rollout::reason::{Advice, Reason, word_of_nodes};
 use crate::decide::rollout::status::Force;
 pub use answer::Explanation;
@@ -259,9 +258,8 @@ impl Asked<'_> {
             && conditions::is_true(conditions, kstatus::REVERTED)
             && let Some(told) = conditions::find(conditions, kstatus::REVERTED)
         {
-            let (why, next) = history::read_advice(&told.message, form.name);
             explanation.reason = Some(told.reason.to_string());
-            (explanation.why, explanation.next) = (Some(why), next);
+            explanation.why = Some(told.message.to_string());
         } else {
             explanation.why = Some(rollout.message.clone());
             let stalled = conditions::find(conditions, "RolloutComplete")

@@ -12,7 +12,7 @@ use crate::api::form::{FormSpec, FormStatus, Phase};
 use crate::api::policy::{OnFailure, Rollout};
 use crate::api::{names, stamp};
 use crate::decide::child::{Kind, ObjectKey};
-use crate::decide::rollout::reason::{Advice, NEXT};
+use crate::decide::rollout::reason::Advice;
 use crate::decide::rollout::status::ROLLOUT_COMPLETE;
 use crate::decide::shared::content;
 
@@ -240,15 +240,6 @@ pub fn after_revert(form: &str) -> String {
          lynqform {form} {}-",
         names::REVERTED
     )
-}
-
-/// The message of the condition Reverted in two: why, and what is left to do.
-pub fn read_advice(message: &str, form: &str) -> (String, Option<String>) {
-    let next = after_revert(form);
-    match message.strip_suffix(&format!("{NEXT}{next}")) {
-        Some(why) => (why.to_owned(), Some(next)),
-        None => (message.to_owned(), None),
-    }
 }
 
 /// Brings the condition Reverted of a form to its new status: in `states` where it is True, and out of `status` where it is not.

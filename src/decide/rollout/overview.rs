@@ -11,7 +11,6 @@ use crate::api::form::{FormRolloutStatus, FormStatus, Phase, WaitingNodes};
 use crate::api::hub::HubStatus;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::explain::{FormTold, Leader, next, short};
-use crate::decide::rollout::history;
 use crate::decide::rollout::reason::Reason;
 pub use screen::Style;
 
@@ -117,15 +116,6 @@ impl Problem {
             nodes: vec![],
             message: told.message.to_string(),
             next: next.map(str::to_owned),
-        }
-    }
-
-    fn reverted(told: &Condition, form: &str) -> Self {
-        let (message, next) = history::read_advice(&told.message, form);
-        Problem {
-            message,
-            next,
-            ..Problem::told(told, None)
         }
     }
 
@@ -254,7 +244,7 @@ pub fn of_form(form: FormTold, now: Timestamp) -> Part {
         let next = ConditionReason::named(&invalid.reason).map(next::correction);
         problems.push(Problem::told(invalid, next));
     } else if let Some(why) = why.filter(|why| is_reverted(why)) {
-        problems.push(Problem::reverted(why, form.name));
+        problems.push(Problem::told(why, None));
     } else if let Some(why) = why.filter(|_| waiting.is_empty()) {
         let undo = format!(
             "nothing, if they become ready soon; else correct the form, or take its change back: lynqgate undo {}",
