@@ -167,7 +167,7 @@ fn is_time(word: &str) -> bool {
 /// The hash in the name of a revision, which is also of the form's uid.
 fn revision(word: &str) -> Option<&str> {
     let hash = word.trim_start_matches('(').strip_prefix("web-")?;
-    let hash = hash.trim_end_matches(',');
+    let hash = hash.trim_end_matches([',', '.']);
     (hash.len() == 10 && hash.bytes().all(|b| b.is_ascii_hexdigit())).then_some(hash)
 }
 
