@@ -70,8 +70,8 @@ async fn canaries_go_first() -> Result<()> {
     let pod = broken.and_then(|pod| pod["metadata"]["name"].as_str());
     let pod = pod.context("the broken pod")?;
     let said = format!(
-        "the group \"picked\" comes first, and is not done: t1-web (Deployment t1-app: 1 of 2 pods \
-         is not available, so 1 old pod is kept; 1 of 1 wanted pods available; pod {pod}: container app: its image web:2-broken cannot be pulled)"
+        "the group \"picked\" comes first, and is not done: t1-web (Deployment t1-app: 1 of 2 pods, \
+         old and new, is not available, so 1 old pod runs on; 1 of 1 wanted pods available; pod {pod}: container app: its image web:2-broken cannot be pulled)"
     );
     let next = "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate \
                 explain node tells what one waits for; if its content cannot become ready, correct the form";

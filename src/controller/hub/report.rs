@@ -165,7 +165,11 @@ pub async fn problem(
     let message = Some(problem.message.clone());
     say(world, hub, memory, &complaint, message);
     let bad = ConditionState::new("Ready", false, problem.reason, problem.message);
-    write_status(world, hub, memory, vec![bad], None).await
+    let say_again = write_status(world, hub, memory, vec![bad], None).await;
+    // The forms whose changes wait for the rows name the cause.
+    let key = (hub.namespace.clone(), hub.name.clone());
+    world.rollout_queue.add(key);
+    say_again
 }
 
 /// Since when the rows are not read, as the status tells; now if the last try succeeded.
