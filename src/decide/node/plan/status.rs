@@ -169,6 +169,10 @@ pub fn patience(hold: Option<Hold>, told: Option<&str>) -> SignedDuration {
         (Some(_), None) => SignedDuration::ZERO,
         (Some(hold), Some(told)) if is_news(hold, told) => SignedDuration::ZERO,
         (Some(hold), Some(told)) if hold.reason.as_str() == told => SignedDuration::from_mins(10),
+        // It is not on its way any more.
+        (Some(_), Some(told)) if told == ConditionReason::Releasing.as_str() => {
+            SignedDuration::from_secs(10)
+        }
         // As long as it takes to write a large fleet.
         (_, Some(_)) => SignedDuration::from_mins(2),
     }
