@@ -127,8 +127,8 @@ enum Error {
     #[error("{key} was not changed: {reason}")]
     Api { key: ObjectKey, reason: ApiError },
     #[error(
-        "it is not known whether {key} was changed: {reason}. Read it before you try again. If lynqgate's webhooks do not answer, lynqgate \
-         check says why"
+        "lynqgate does not know whether {key} was changed: {reason}. Read it before you try again. If lynqgate's webhooks do not \
+         answer, lynqgate check says why"
     )]
     Unknown { key: ObjectKey, reason: ApiError },
     #[error(

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use futures::FutureExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::database::{self, Database, Product};
 use crate::cluster::{Cluster, wait};
@@ -27,6 +27,10 @@ async fn an_outage_ends_with_the_next_sync() -> Result<()> {
         (
             "PostgreSQL stopped",
             stopped_and_started(cluster, Product::Postgresql).boxed_local(),
+        ),
+        (
+            "a form names the cause",
+            a_form_names_the_cause(cluster).boxed_local(),
         ),
         (
             "MariaDB cut off",
@@ -108,6 +112,44 @@ async fn stopped_and_started(cluster: &Cluster, product: Product) -> Result<()> 
         took < Duration::from_secs(10),
         "the interval is 1 s, it took {took:?}"
     );
+    fleet.retire().await
+}
+
+/// Its change waits for the rows, and whoever looks at the form reads why they cannot be read.
+async fn a_form_names_the_cause(cluster: &Cluster) -> Result<()> {
+    let database = Database::start(Product::Mariadb).await?;
+    let fleet = Fleet::on(cluster, &database, "cause", 1, "SELECT 1").await?;
+    let mut paused = form(&fleet, "web", &[map("app", "-app")]);
+    fleet.apply(&paused).await?;
+    fleet.complete(1, SOON).await?;
+    let change = |form: &mut Value, plan: &str| {
+        form["spec"]["rollout"] = json!({"maxSkew": 1, "paused": true});
+        form["spec"]["configMaps"][0]["spec"]["data"]["plan"] = plan.into();
+    };
+    change(&mut paused, "second");
+    fleet.apply(&paused).await?;
+    wait::until("the node is held", SOON, async || {
+        let form = fleet.get("LynqForm", "web").await?;
+        ensure!(form["status"]["rollout"]["heldNodes"] == 1, "{form}");
+        Ok(())
+    })
+    .await?;
+
+    database.stop().await?;
+    change(&mut paused, "third");
+    fleet.apply(&paused).await?;
+    wait::until("the form names the database", SOON, async || {
+        let form = fleet.get("LynqForm", "web").await?;
+        let waiting = &form["status"]["rollout"]["waiting"][0];
+        let message = waiting["message"].as_str().unwrap_or_default();
+        ensure!(
+            waiting["reason"] == "NotRendered" && message.contains("cannot reach the database"),
+            "{waiting}"
+        );
+        Ok(())
+    })
+    .await?;
+    database.start_again().await?;
     fleet.retire().await
 }
 

@@ -286,21 +286,15 @@ impl Answer {
     }
 
     /// The response body. Omits an empty patch together with its type, because the API server rejects one without the other.
-    pub fn body(&self, uid: &str) -> Vec<u8> {
+    pub fn body(&self, uid: &str) -> String {
         let status = self.denied.as_ref().map(|(refusal, message)| {
             let (code, reason) = refusal.status();
             json!({"code": code, "reason": reason, "message": plain(message, MESSAGE_MAX)})
         });
         // Base64 has nothing to escape, and a patch may be long.
-        let quoted = || {
-            let mut text = String::with_capacity(self.patch.len().div_ceil(3) * 4 + 2);
-            text.push('"');
-            STANDARD.encode_string(&self.patch, &mut text);
-            text.push('"');
-            RawValue::from_string(text).expect("base64 is text of JSON")
-        };
-        let patch = (status.is_none() && !self.patch.is_empty()).then(quoted);
-        let room = patch.as_ref().map_or(0, |patch| patch.get().len());
+        let quoted = |patch: &str| RawValue::from_string(format!("\"{}\"", STANDARD.encode(patch)));
+        let patch = (status.is_none() && !self.patch.is_empty())
+            .then(|| quoted(&self.patch).expect("base64 is text of JSON"));
         let warnings = self.warnings.iter().take(WARNINGS_MAX);
         let response = Response {
             uid,
@@ -322,9 +316,7 @@ impl Answer {
             kind: "AdmissionReview",
             response,
         };
-        let mut body = Vec::with_capacity(room + 1024);
-        serde_json::to_writer(&mut body, &answered).expect("an answer can be written");
-        body
+        serde_json::to_string(&answered).expect("an answer can be written")
     }
 }
 
@@ -387,7 +379,7 @@ mod tests {
     use super::*;
 
     fn said(answer: &Answer) -> Value {
-        serde_json::from_slice(&answer.body("u")).unwrap()
+        serde_json::from_str(&answer.body("u")).unwrap()
     }
 
     #[test]

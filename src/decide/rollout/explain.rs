@@ -255,7 +255,6 @@ impl Asked<'_> {
         } else if invalid.is_some() {
             explanation = explanation.invalid(invalid);
         } else if rollout.phase == Phase::Complete
-            && conditions::is_true(conditions, kstatus::REVERTED)
             && let Some(told) = conditions::find(conditions, kstatus::REVERTED)
         {
             explanation.reason = Some(told.reason.to_string());

@@ -219,7 +219,7 @@ impl<'a> Reverted<'a> {
             false => format!("the nodes go back to revision {to}"),
         };
         Advice {
-            why: format!("the change of revision {from} failed and was taken back; {back}"),
+            why: format!("revision {from} failed, and lynqgate took it back; {back}"),
             next: after_revert(form),
         }
     }

@@ -243,9 +243,7 @@ pub fn of_form(form: FormTold, now: Timestamp) -> Part {
     if let Some(invalid) = invalid {
         let next = ConditionReason::named(&invalid.reason).map(next::correction);
         problems.push(Problem::told(invalid, next));
-    } else if let Some(why) = why.filter(|why| is_reverted(why)) {
-        problems.push(Problem::told(why, None));
-    } else if let Some(why) = why.filter(|_| waiting.is_empty()) {
+    } else if let Some(why) = why.filter(|why| waiting.is_empty() || is_reverted(why)) {
         let undo = format!(
             "nothing, if they become ready soon; else correct the form, or take its change back: lynqgate undo {}",
             form.name

@@ -61,13 +61,17 @@ pub fn pause(form: FormTold, policy: Option<&Rollout>) -> Steered {
 pub fn resume(form: FormTold, policy: Option<&Rollout>) -> Steered {
     let name = form.name;
     let rollout = of(form);
-    if policy.is_some_and(|policy| policy.paused) {
+    if let Some(policy) = policy.filter(|policy| policy.paused) {
         let held = rollout.map_or(0, |rollout| rollout.held_nodes);
         let window = rollout.and_then(|rollout| rollout.window);
         let window = window.map(|window| format!(", with at most {window} not ready at a time"));
+        let ordered = match policy.order.iter().any(|group| group.pause) {
+            true => ", as far as the pauses of rollout.order allow (lynqgate promote)",
+            false => "",
+        };
         return Ok(Steering {
             effect: format!(
-                "resumes the rollout of form {name}: lynqgate goes on with {}{}. A pause in rollout.order still holds them",
+                "resumes the rollout of form {name}: lynqgate goes on with {}{}{ordered}",
                 held_nodes(held),
                 window.unwrap_or_default()
             ),
@@ -388,7 +392,7 @@ mod tests {
             ),
             (
                 resume(told(&goes), Some(&on)),
-                "resumes the rollout of form web: lynqgate goes on with 29 held nodes, with at most 3 not ready at a time. A pause in rollout.order still holds them",
+                "resumes the rollout of form web: lynqgate goes on with 29 held nodes, with at most 3 not ready at a time",
                 pauses(Value::Null),
             ),
             (

@@ -312,7 +312,7 @@ fn ask(webhook: &Webhook, body: &[u8]) -> Result<(), TestCaseError> {
                 .is_some_and(|(_, text)| text.contains("failed inside")),
             "it panicked"
         );
-        let reply: Value = serde_json::from_slice(&answer.body(&uid)).expect("JSON");
+        let reply: Value = serde_json::from_str(&answer.body(&uid)).expect("JSON");
         prop_assert_eq!(&reply["response"]["uid"], &json!(uid));
         let patched = &reply["response"]["patch"];
         prop_assert_eq!(patched.is_null(), reply["response"]["patchType"].is_null());

@@ -7,7 +7,7 @@ pub const TAKE_BACK: &str = "nothing, if the change is to stay until the hub ren
 
 pub const MEND_NODE: &str = "correct the form or the row (this node gets the correction first), or mend what the message names";
 
-pub const MEND_FORMLESS: &str = "correct what the message names. No correction of the form reaches the node while its form is as the state says";
+pub const MEND_FORMLESS: &str = "correct what the message names; or bring the form back first, for until then no correction of it reaches this node";
 
 /// What is left to do where nothing waits, and not everything is ready.
 pub const MEND: &str = "nothing, if those nodes become ready soon (lynqgate explain node NODE); else correct the form, or remove \

@@ -155,14 +155,14 @@ fn a_form_says_that_its_change_was_taken_back_until_it_has_another_content() {
     assert_eq!(
         says(&goes_back).unwrap(),
         format!(
-            "the change of revision bad failed and was taken back; the nodes go back to revision good. Next: {next}"
+            "revision bad failed, and lynqgate took it back; the nodes go back to revision good. Next: {next}"
         )
     );
     let is_back = told("bad/good", &goes_back, "good", true);
     assert_eq!(
         says(&is_back).unwrap(),
         format!(
-            "the change of revision bad failed and was taken back; every node runs revision good. Next: {next}"
+            "revision bad failed, and lynqgate took it back; every node runs revision good. Next: {next}"
         )
     );
     let stays = told("bad/good", &is_back, "good", true);

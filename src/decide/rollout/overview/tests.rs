@@ -154,7 +154,7 @@ fn verdicts() {
 
 #[test]
 fn a_change_that_was_taken_back_is_not_complete() {
-    let message = "the change of revision web-b failed and was taken back";
+    let message = "revision web-b failed, and lynqgate took it back";
     let of = |rollout: Value, complete: &str, reason: &str| {
         let conditions = json!([
             condition("Valid", "True", "ValidationPassed", ""),

@@ -219,7 +219,7 @@ fn nothing_waits_and_the_status_has_the_whole_story() {
 
 #[test]
 fn a_complete_form_says_that_its_change_was_taken_back() {
-    let message = "the change of revision web-b failed and was taken back";
+    let message = "revision web-b failed, and lynqgate took it back";
     let mut told = Told::of(&fleet("yy", 1), 1);
     told.says("Reverted", true, ConditionReason::Reverted, message);
     let explained = told.of_form();
