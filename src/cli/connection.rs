@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::cli::output::tell;
-use crate::cluster::client;
+use crate::cluster::client::{self, ConnectError};
 use crate::cluster::events::Events;
 use crate::cluster::lease::{lease_key, lease_of, shards_of};
 use crate::cluster::objects::{ApiError, Objects};
@@ -27,15 +27,22 @@ pub struct Connection {
     /// Namespace of what is named. Default: that of the kubeconfig's context.
     #[arg(short, long, value_parser = NonEmptyStringValueParser::new())]
     namespace: Option<String>,
+    #[command(flatten)]
+    access: Access,
+    /// Namespace of the operator.
+    #[arg(long, default_value = "lynq-system")]
+    operator_namespace: String,
+}
+
+// Which cluster: all that a command needs that asks about no namespace. (A doc comment would be the help of the command.)
+#[derive(clap::Args)]
+pub struct Access {
     /// Kubeconfig to use. Default: the KUBECONFIG variable, or ~/.kube/config.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig to use. Default: the current one.
     #[arg(long)]
     context: Option<String>,
-    /// Namespace of the operator.
-    #[arg(long, default_value = "lynq-system")]
-    operator_namespace: String,
 }
 
 /// The cluster, the namespace that is asked about, and the operator's.
@@ -102,6 +109,15 @@ pub fn may_pass(error: &AnyError) -> bool {
     error.is_some_and(|error| matches!(error, Error::Api { reason, .. } if reason.may_pass()))
 }
 
+impl Access {
+    /// The client, and the user name of its requests.
+    pub async fn connect(&self) -> Result<(kube::Client, String), ConnectError> {
+        let path = self.kubeconfig.as_ref();
+        let path = path.map(|path| path.display().to_string());
+        client::connect(path.as_deref(), self.context.as_deref()).await
+    }
+}
+
 impl Connection {
     /// The namespace, if the user gave one.
     pub fn given_namespace(&self) -> Option<&str> {
@@ -109,9 +125,7 @@ impl Connection {
     }
 
     pub async fn connect(&self) -> Result<Connected, AnyError> {
-        let path = self.kubeconfig.as_ref();
-        let path = path.map(|path| path.display().to_string());
-        let (kube, user) = client::connect(path.as_deref(), self.context.as_deref()).await?;
+        let (kube, user) = self.access.connect().await?;
         let of_context = kube.default_namespace().to_owned();
         Ok(Connected {
             objects: Objects::new(kube),

@@ -34,7 +34,7 @@ use crate::decide::node::digest::{NodeDigest, live_content};
 use crate::decide::node::plan::record::Record;
 use crate::decide::node::plan::recreate::{Recreation, immutable};
 use crate::decide::rollout::Live;
-use crate::decide::shared::near::meant_kind;
+use crate::decide::shared::near::no_kind;
 use crate::decide::template::public;
 
 /// Resources that are tried at a time.
@@ -365,10 +365,7 @@ impl OnServer<'_> {
     async fn no_kind(&self, node: &NodeDigest, kind: &Kind) -> String {
         let known = self.objects.kinds().await.unwrap_or_default();
         let named = self.shown(node, &format!("{} in {}", kind.kind, kind.api_version));
-        format!(
-            "the cluster has no kind {named}{}",
-            meant_kind(kind, &known)
-        )
+        no_kind(&named, kind, &known)
     }
 
     /// The first of the operator's own rights to such objects that is missing, with the rule that gives them.

@@ -22,8 +22,13 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     nearest(name, known).map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"))
 }
 
-/// The same for a kind that the cluster does not have, of those that it has.
-pub fn meant_kind(kind: &Kind, known: &[Kind]) -> String {
+/// The message for a kind that the cluster does not have. `named`: the kind as the message may show it; `known`: those that the
+/// cluster has.
+pub fn no_kind(named: &str, kind: &Kind, known: &[Kind]) -> String {
+    format!("the cluster has no kind {named}{}", meant_kind(kind, known))
+}
+
+fn meant_kind(kind: &Kind, known: &[Kind]) -> String {
     let same = known.iter().find(|other| other.kind == kind.kind);
     let of_version = || known.iter().filter(|k| k.api_version == kind.api_version);
     let near = || {
