@@ -90,8 +90,9 @@ enum Command {
     Replay(replay::Arguments),
     /// Render a form for one row, without a cluster and a database: the LynqNode that the operator would write.
     Render(render::Arguments),
-    /// Render a form for every row of a CSV file, without a cluster and a database, and compare the result with golden files. Exit
-    /// status 0: all rows rendered; 1: a row failed or was skipped, or a golden file differs; 2: a file could not be read.
+    /// Render a form for every row of a CSV file, without a cluster and a database. Validate the manifests by the schemas of their
+    /// kinds, and compare them with golden files. Exit status 0: all is well; 1: a row failed or was skipped, a manifest is invalid,
+    /// or a golden file differs; 2: a file or a schema could not be read.
     Test(test::Arguments),
     /// Evaluate one template.
     Eval(eval::Arguments),

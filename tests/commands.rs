@@ -45,9 +45,14 @@ impl<'a> Terminal<'a> {
 
     /// Runs `lynqgate LINE`; returns its exit status and what it printed.
     async fn run(&self, line: &str) -> Result<(i32, String)> {
-        let output = Command::new(operator::program("lynqgate")?)
-            .args(line.split(' '))
-            .args(["--namespace", &self.fleet.namespace, "--kubeconfig"])
+        let mut command = Command::new(operator::program("lynqgate")?);
+        command.args(line.split(' '));
+        // A test is of files, and of a cluster's schemas: of no namespace.
+        if !line.starts_with("test ") {
+            command.args(["--namespace", &self.fleet.namespace]);
+        }
+        let output = command
+            .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             .current_dir(self.directory.path())
             .stdin(Stdio::null())

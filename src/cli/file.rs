@@ -124,6 +124,15 @@ pub fn objects(path: &Path, kind: &'static str) -> Result<Vec<Value>, Error> {
     }
 }
 
+/// Every object of a file. Documents of an API server are large: JSON is read as what it is, not as YAML.
+pub fn all(path: &Path) -> Result<Vec<Value>, Error> {
+    let text = text_of(path)?;
+    match serde_json::from_str(&text) {
+        Ok(object) => Ok(vec![object]),
+        Err(_) => documents(path, &text),
+    }
+}
+
 /// Columns or variables, and their values, which are texts once they are rendered.
 pub struct Mapping {
     pub fields: Map<String, Value>,

@@ -1,5 +1,7 @@
-//! `lynqgate test`: renders a form for every row of a CSV file, without a cluster and a database, and compares the result with golden
-//! files.
+//! `lynqgate test`: renders a form for every row of a CSV file, without a database, validates the manifests by the schemas of a
+//! cluster or of files, and compares the result with golden files.
+
+mod schemas;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,15 +9,19 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::cli::Output;
+use crate::cli::connection::{Access, AnyError, run};
 use crate::cli::definitions::{self, Definitions};
 use crate::cli::file;
 use crate::cli::output::print;
 use crate::cli::rows::{self, RowsFile};
+use crate::cluster::client::ConnectError;
+use crate::cluster::objects::ApiError;
 use crate::decide::hub::rows::Rows;
 use crate::decide::hub::rows::names::uid_of;
-use crate::decide::hub::sync::{Plan, RenderSource};
+use crate::decide::hub::sync::{NodeWrite, Plan, RenderSource};
 use crate::decide::hub::tested::{Comparison, Tested, Updated};
 use crate::decide::node::golden::{Compared, Golden, Update, is_own};
 
@@ -30,6 +36,12 @@ pub struct Arguments {
     /// them. - for standard input.
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
+    /// Validate the manifests by the OpenAPI v3 schemas of their kinds: unknown fields, wrong types, missing fields. `cluster`:
+    /// those of the cluster that the kubeconfig names. Or a file, or a directory of files: OpenAPI v3 documents (kubectl get --raw
+    /// /openapi/v3/apis/apps/v1 > apps-v1.json), and CustomResourceDefinitions. Default: the manifests are not validated, and no
+    /// cluster is asked.
+    #[arg(long, value_name = "cluster|PATH")]
+    schemas: Option<PathBuf>,
     /// Directory of the golden files: what is expected for each LynqNode, without values of Secrets.
     #[arg(long, value_name = "DIRECTORY")]
     golden: Option<PathBuf>,
@@ -39,9 +51,11 @@ pub struct Arguments {
     /// Form of the answer.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
+    #[command(flatten)]
+    access: Access,
 }
 
-/// A file could not be read or written, so that the form was not tested.
+/// A file or a schema could not be read, or a file not written, so that the form was not tested.
 #[derive(Debug, thiserror::Error)]
 pub enum Untested {
     #[error(transparent)]
@@ -52,9 +66,16 @@ pub enum Untested {
     Golden { path: String, reason: io::Error },
     #[error("{path}: there is no such directory; create the golden files with --update")]
     NoGolden { path: String },
+    #[error(transparent)]
+    Cluster(#[from] ConnectError),
+    #[error("the schema of kind {kind}: {reason}")]
+    Schema { kind: String, reason: ApiError },
+    #[error(
+        "{path}: there is no OpenAPI v3 document and no CustomResourceDefinition in it. Write one there, for example: kubectl get --raw \
+         /openapi/v3/apis/apps/v1 > apps-v1.json"
+    )]
+    NoSchema { path: String },
 }
-
-type AnyError = Box<dyn std::error::Error>;
 
 /// What `now` gives in every row, so that each run renders the same. The seed of random functions is fixed, too.
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -70,6 +91,12 @@ pub fn test(arguments: &Arguments) -> Result<(), AnyError> {
     let source = definitions.source(rows);
     let plan = definitions::plan(&source, NOW);
     let mut tested = Tested::of(&form, &source.rows, &plan);
+    if let Some(given) = &arguments.schemas
+        && tested.has_rendered()
+    {
+        let validation = schemas::validate(given, &arguments.access, &source, &plan);
+        tested.validation = Some(run(validation)?);
+    }
     if let Some(path) = &arguments.golden
         && tested.has_rendered()
     {
@@ -102,6 +129,17 @@ fn rows(path: &Path, definitions: &Definitions) -> Result<Rows, AnyError> {
         rows::Error::Columns(error) => error.into(),
         error => Untested::Rows(error).into(),
     })
+}
+
+/// Each node that was rendered without an error. One is rendered at a time, so that the memory holds one.
+fn rendered<'a>(
+    source: &'a RenderSource,
+    plan: &'a Plan,
+) -> impl Iterator<Item = (&'a NodeWrite, Value)> {
+    let unrendered = plan.render_errors.names();
+    let writes = plan.writes.iter();
+    let writes = writes.filter(move |write| !unrendered.contains(&*write.name));
+    writes.map(move |write| (write, source.object(write)))
 }
 
 /// The golden files of a form, and what it renders.
@@ -153,17 +191,12 @@ impl Directory<'_> {
     }
 
     /// Calls this for each node that was rendered without an error: with its name, the id of its row, and the text of its file. The
-    /// files of other nodes stay as they are. One node is rendered at a time, so that the memory holds one.
+    /// files of other nodes stay as they are.
     fn each(
         &self,
         mut call: impl FnMut(&str, &str, &Golden, Option<&str>) -> Result<(), Untested>,
     ) -> Result<(), Untested> {
-        let unrendered = self.plan.render_errors.names();
-        for write in &self.plan.writes {
-            if unrendered.contains(&*write.name) {
-                continue;
-            }
-            let node = self.source.object(write);
+        for (write, node) in rendered(self.source, self.plan) {
             let golden = Golden::of(self.form, &node["spec"]);
             let file = text_of(&self.file(&write.name))?;
             call(&write.name, &write.uid, &golden, file.as_deref())?;

@@ -1,6 +1,7 @@
-//! `lynqgate diff -f`: what it says of an apply on the real control plane, and that it writes nothing.
+//! `lynqgate diff -f`: what it says of an apply on the real control plane, and that it writes nothing. And what `lynqgate test` says of
+//! a form by the schemas that the control plane publishes.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::commands::Terminal;
@@ -55,6 +56,29 @@ async fn a_form_is_compared_with_what_runs_before_it_is_applied() -> Result<()> 
     let nodes = all[0]["changed"][0]["nodes"].as_array().map(Vec::len);
     ensure!(code == 1 && nodes == Some(ROWS), "{code}: {said}");
     ensure!(!said.contains("hunter"), "a Secret is shown: {said}");
+
+    let mut misspelled = form(&fleet, "web:1", "hunter1");
+    let container = misspelled
+        .pointer_mut("/spec/deployments/0/spec/spec/template/spec/containers/0")
+        .and_then(Value::as_object_mut);
+    let container = container.context("a container")?;
+    let probe = container.remove("readinessProbe").context("a probe")?;
+    container.insert("readynessProbe".to_owned(), probe);
+    misspelled["spec"]["manifests"] = json!([{
+        "id": "bucket", "nameTemplate": "{{ .uid }}-bucket", "spec": {"apiVersion": "example.com/v1", "kind": "Bucket"},
+    }]);
+    for (file, object) in [
+        ("misspelled.yaml", &misspelled),
+        ("good.yaml", &stored),
+        ("hub.yaml", &fleet.hub()),
+    ] {
+        terminal.write(file, &object.to_string())?;
+    }
+    let rest = "--hub hub.yaml --rows rows.csv --schemas cluster";
+    terminal
+        .types(1, &format!("test misspelled.yaml {rest}"))
+        .await?;
+    terminal.types(0, &format!("test good.yaml {rest}")).await?;
 
     // Two forms, one of which the cluster does not have.
     let mut other = stored.clone();

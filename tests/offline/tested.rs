@@ -24,11 +24,16 @@ impl Example {
     fn copied() -> Result<Self> {
         let example = Example(tempfile::tempdir()?);
         fs::create_dir(example.path("golden"))?;
+        fs::create_dir(example.path("schemas"))?;
         for file in [
             "web.yaml",
+            "app.yaml",
             "rows.csv",
             "golden/acme-web.yaml",
             "golden/beta-web.yaml",
+            "schemas/apps-v1.json",
+            "schemas/bucket.yaml",
+            "schemas/v1.json",
         ] {
             let original = root().join("tests/cases/tested").join(file);
             fs::write(example.path(file), fs::read_to_string(original)?)?;
@@ -57,6 +62,22 @@ impl Example {
             other => other,
         }));
         answer(&arguments)
+    }
+
+    /// The same of the form that is there to be validated; with `schemas` for the directory of that name, here and in the answer.
+    fn validate(&self, options: &[&str]) -> Result<Answer> {
+        let [form, hub, rows, schemas] = ["app.yaml", "web.yaml", "rows.csv", "schemas"]
+            .map(|file| self.path(file).display().to_string());
+        let mut arguments = vec!["test", &form, "--hub", &hub, "--rows", &rows];
+        arguments.extend(options.iter().map(|option| match *option {
+            "schemas" => schemas.as_str(),
+            other => other,
+        }));
+        let answer = answer(&arguments)?;
+        Ok(Answer {
+            out: answer.out.replace(&schemas, "schemas"),
+            ..answer
+        })
     }
 }
 
@@ -90,8 +111,13 @@ fn a_form_that_renders_for_all_rows_passes() -> Result<()> {
     let example = Example::copied()?;
     let counts = "form web: 3 rows: 2 rendered, 0 failed, 0 skipped, 1 inactive\n";
     let without = example.test(&[])?;
-    without.expect(0, "", &[counts])?;
-    ensure!(without.out == counts, "{}", without.out);
+    without.expect(0, "", &[])?;
+    let hint = "  schemas    none given: the manifests were not validated. Give --schemas cluster, or --schemas PATH\n";
+    ensure!(
+        without.out == format!("{counts}{hint}"),
+        "{}",
+        without.out
+    );
     let compared = example.test(&["--golden", "golden"])?;
     compared.expect(0, "", &[counts, ": 2 as expected\n"])?;
     let compared = example.test(&["--golden", "golden", "-o", "json"])?;
@@ -130,6 +156,83 @@ fn rows_that_fail_are_grouped_by_cause() -> Result<()> {
         told["skipped"] == 1 && told["golden"] == Value::Null,
         "{told}"
     );
+    Ok(())
+}
+
+const INVALID: &str = "form app: 3 rows: 2 rendered, 0 failed, 0 skipped, 1 inactive
+  schemas    schemas: 0 of 2 nodes valid
+  invalid    LynqNodes acme-app, beta-app: resource \"app\" (Deployment): spec.template.spec.containers[0].readynessProbe: unknown field; did you mean \"readinessProbe\"?
+  invalid    LynqNode acme-app: resource \"app\" (Deployment): spec.template.spec.containers[0].resources.limits.memory: not a quantity; write it like 64Mi, 1G, 500m or 2
+  invalid    LynqNodes acme-app, beta-app: resource \"bucket\" (Bucket.example.com): spec.region: missing; the field is required
+  invalid    LynqNodes acme-app, beta-app: resource \"bucket\" (Bucket.example.com): spec.regoin: unknown field; did you mean \"region\"?
+";
+
+#[test]
+fn manifests_are_validated_by_the_schemas_in_files() -> Result<()> {
+    let example = Example::copied()?;
+    // Its `value: 8080` is sent as a text.
+    let valid = example.validate(&["--schemas", "schemas"])?;
+    valid.expect(0, "", &["\n  schemas    schemas: 2 of 2 nodes valid\n"])?;
+    fs::rename(
+        example.path("schemas/bucket.yaml"),
+        example.path("schemas/bucket.txt"),
+    )?;
+    let unknown = example.validate(&["--schemas", "schemas"])?;
+    let parts = [
+        "\n  schemas    schemas: 2 of 2 nodes valid\n",
+        "\n  no schema  example.com/v1 Bucket: not validated\n",
+    ];
+    unknown.expect(0, "", &parts)?;
+
+    let example = Example::copied()?;
+    for (before, after) in [
+        ("readinessProbe", "readynessProbe"),
+        ("64Mi", "\"{{ if .plan }}64 MB{{ else }}64Mi{{ end }}\""),
+        ("region", "regoin"),
+    ] {
+        example.change("app.yaml", before, after)?;
+    }
+    let failed = "lynqgate: form app: 2 with an invalid manifest\n";
+    let invalid = example.validate(&["--schemas", "schemas"])?;
+    invalid.expect(1, failed, &[])?;
+    ensure!(invalid.out == INVALID, "{}", invalid.out);
+    let invalid = example.validate(&["--schemas", "schemas", "-o", "json"])?;
+    invalid.expect(1, failed, &[])?;
+    let told: Value = serde_json::from_str(&invalid.out)?;
+    let fault = json!({
+        "resource": "app", "kind": "apps/v1 Deployment",
+        "path": "spec.template.spec.containers[0].readynessProbe",
+        "what": "unknown field; did you mean \"readinessProbe\"?",
+        "nodes": ["acme-app", "beta-app"],
+    });
+    ensure!(told["schemas"]["faults"][0] == fault, "{told}");
+    Ok(())
+}
+
+#[test]
+fn schemas_that_cannot_be_read_are_no_answer() -> Result<()> {
+    let example = Example::copied()?;
+    let path = |file: &str| example.path(file).display().to_string();
+    let (form, missing) = (path("web.yaml"), path("missing"));
+    for (options, said) in [
+        (
+            &["--schemas", &form][..],
+            "web.yaml: there is no OpenAPI v3 document and no CustomResourceDefinition in it. ",
+        ),
+        (&["--schemas", &missing], "missing: No such file"),
+        (
+            &["--schemas", "cluster", "--kubeconfig", &missing],
+            "lynqgate: kubeconfig ",
+        ),
+    ] {
+        let answer = example.validate(options)?;
+        ensure!(
+            answer.status == 2 && answer.error.contains(said),
+            "{said}: {}: {}",
+            answer.status,
+            answer.error
+        );
+    }
     Ok(())
 }
 

@@ -1,5 +1,5 @@
 //! Checks a manifest against the OpenAPI v3 schema that the API server publishes for its kind: unknown fields, values of the
-//! wrong type, and invalid quantities. The API server decides what is valid; this module only locates the error.
+//! wrong type, invalid quantities, and required fields. The API server decides what is valid; this module only locates the error.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use regex::Regex;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::decide::child::Kind;
+use crate::decide::child::{Kind, kind_of};
 use crate::decide::shared::near::did_you_mean;
 
 /// The longest chain of references to follow for one value.
@@ -68,14 +68,61 @@ impl<'a> Schemas<'a> {
     }
 }
 
+/// The OpenAPI v3 documents in an object: the object itself if it is one, one for each version of a CustomResourceDefinition, and
+/// those of the items of a List. No other object has any.
+pub fn documents(object: &Value) -> Vec<Value> {
+    let kind = kind_of(object).kind;
+    if kind == "CustomResourceDefinition" {
+        return of_definition(&object["spec"]);
+    }
+    if kind.ends_with("List") {
+        let items = object["items"].as_array().into_iter().flatten();
+        return items.flat_map(documents).collect();
+    }
+    let is_one = Schemas::of(object).is_some();
+    Vec::from_iter(is_one.then(|| object.clone()))
+}
+
+/// As the API server publishes the kind: with the fields of every object, whatever a definition says of them.
+fn of_definition(spec: &Value) -> Vec<Value> {
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    let documents = versions.filter_map(|version| {
+        let mut schema = version["schema"]["openAPIV3Schema"].as_object()?.clone();
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let mut properties = properties.cloned().unwrap_or_default();
+        for (field, type_) in [
+            ("apiVersion", "string"),
+            ("kind", "string"),
+            ("metadata", "object"),
+        ] {
+            properties.insert(field.to_owned(), json!({ "type": type_ }));
+        }
+        schema.insert("properties".to_owned(), properties.into());
+        let kind = json!([{"group": spec["group"], "version": version["name"], "kind": spec["names"]["kind"]}]);
+        schema.insert("x-kubernetes-group-version-kind".to_owned(), kind);
+        Some(json!({"components": {"schemas": {"defined": schema}}}))
+    });
+    documents.collect()
+}
+
 /// Errors in the manifest's order; none if `document`, which is for the kind's group and version, lacks the kind.
 pub fn faults(document: &Value, kind: &Kind, manifest: &Value) -> Vec<Fault> {
+    walk(document, kind, manifest, false)
+}
+
+/// As `faults`, with the required fields that are missing: for a manifest that has its whole object.
+pub fn faults_of_whole(document: &Value, kind: &Kind, manifest: &Value) -> Vec<Fault> {
+    walk(document, kind, manifest, true)
+}
+
+fn walk(document: &Value, kind: &Kind, manifest: &Value, is_whole: bool) -> Vec<Fault> {
     let mut faults = vec![];
     let schemas = Schemas::of(document);
     let schema = schemas.and_then(|schemas| Some((schemas, schemas.of_kind(kind)?)));
     if let Some((schemas, schema)) = schema {
         let mut walk = Walk {
             schemas,
+            is_whole,
             faults: &mut faults,
         };
         walk.value(schema, manifest, "");
@@ -116,6 +163,7 @@ pub fn unknown_metadata(manifest: &Value) -> Option<Fault> {
 
 struct Walk<'a> {
     schemas: Schemas<'a>,
+    is_whole: bool,
     faults: &'a mut Vec<Fault>,
 }
 
@@ -151,8 +199,7 @@ impl<'a> Walk<'a> {
             || others.is_object()
             || schema["x-kubernetes-preserve-unknown-fields"] == true;
         for (key, value) in fields {
-            let dot = if path.is_empty() { "" } else { "." };
-            let at = format!("{path}{dot}{key}");
+            let at = below(path, key);
             match properties.and_then(|properties| properties.get(key)) {
                 Some(schema) => self.value(schema, value, &at),
                 None if is_open => self.value(others, value, &at),
@@ -164,6 +211,24 @@ impl<'a> Walk<'a> {
                         what: format!("unknown field{meant}"),
                     });
                 }
+            }
+        }
+        if self.is_whole {
+            self.required(schema, fields, path);
+        }
+    }
+
+    /// A required field that has a default may be missing. The schemas of Kubernetes itself require more than its API server does
+    /// (serviceName of a StatefulSet), but give such a field the default "", 0 or {}.
+    fn required(&mut self, schema: &Value, fields: &Map<String, Value>, path: &str) {
+        let required = schema["required"].as_array().into_iter().flatten();
+        for name in required.filter_map(Value::as_str) {
+            let is_there = fields.get(name).is_some_and(|value| !value.is_null());
+            if !is_there && schema["properties"][name]["default"].is_null() {
+                self.faults.push(Fault {
+                    path: below(path, name),
+                    what: "missing; the field is required".to_owned(),
+                });
             }
         }
     }
@@ -201,6 +266,12 @@ impl<'a> Walk<'a> {
             self.faults.push(Fault { path, what });
         }
     }
+}
+
+/// The path of a field of what is at `path`.
+fn below(path: &str, field: &str) -> String {
+    let dot = if path.is_empty() { "" } else { "." };
+    format!("{path}{dot}{field}")
 }
 
 /// The error if the value's type differs from the schema's.
@@ -290,6 +361,67 @@ mod tests {
             of(json!({"lables": {}})).unwrap().to_string(),
             "metadata.lables: unknown field; did you mean \"labels\"?"
         );
+    }
+
+    #[test]
+    fn a_required_field_without_a_default_is_missed_in_a_whole_manifest() {
+        let bucket = json!({
+            "kind": "CustomResourceDefinition",
+            "spec": {
+                "group": "example.com", "names": {"kind": "Bucket"},
+                "versions": [
+                    {"name": "v1", "schema": {"openAPIV3Schema": {
+                        "type": "object", "required": ["spec"],
+                        "properties": {
+                            "metadata": {"type": "object", "properties": {"name": {"maxLength": 8}}},
+                            "spec": {
+                                "type": "object", "required": ["region", "size", "class"],
+                                "properties": {
+                                    "region": {"type": "string"}, "size": {"x-kubernetes-int-or-string": true},
+                                    "class": {"type": "string", "default": "slow"},
+                                },
+                            },
+                        },
+                    }}},
+                    {"name": "v2", "schema": {"openAPIV3Schema": {"type": "object"}}},
+                    {"name": "v3"},
+                ],
+            },
+        });
+        let list = json!({"kind": "List", "items": [{"kind": "ConfigMap"}, bucket]});
+        let found = documents(&list);
+        assert_eq!(found.len(), 2);
+        assert_eq!(documents(&bucket), found);
+        assert_eq!(documents(&document()), [document()]);
+        for none in [json!({"kind": "ConfigMap"}), json!([1]), Value::Null] {
+            assert_eq!(documents(&none), Vec::<Value>::new(), "{none}");
+        }
+        let kind = Kind::new("example.com/v1", "Bucket");
+        let of = |faults: fn(&Value, &Kind, &Value) -> Vec<Fault>, spec: Value| {
+            let manifest = json!({
+                "apiVersion": "example.com/v1", "kind": "Bucket", "metadata": {"name": "x", "labels": {}}, "spec": spec,
+            });
+            let faults = faults(&found[0], &kind, &manifest);
+            let faults: Vec<String> = faults.iter().map(Fault::to_string).collect();
+            faults.join(", ")
+        };
+        for (spec, part, whole) in [
+            (json!({"region": "eu", "size": 1}), "", ""),
+            (
+                json!({"region": null, "size": "1Gi"}),
+                "",
+                "spec.region: missing; the field is required",
+            ),
+            (
+                json!({"region": "eu", "siez": 1}),
+                "spec.siez: unknown field; did you mean \"size\"?",
+                "spec.siez: unknown field; did you mean \"size\"?, spec.size: missing; the field is required",
+            ),
+            (Value::Null, "", "spec: missing; the field is required"),
+        ] {
+            assert_eq!(of(faults, spec.clone()), part, "{spec}");
+            assert_eq!(of(faults_of_whole, spec.clone()), whole, "{spec}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
-//! What `lynqgate test` reports: for how many rows a form rendered, why it did not for the others, and how the rendered nodes
-//! compare with their golden files.
+//! What `lynqgate test` reports: for how many rows a form rendered, why it did not for the others, whether the rendered manifests
+//! fit the schemas of their kinds, and how the rendered nodes compare with their golden files.
+
+pub mod validation;
 
 use std::fmt;
 
@@ -8,8 +10,13 @@ use serde_json::{Value, json};
 use crate::decide::hub::findings::Findings;
 use crate::decide::hub::rows::Rows;
 use crate::decide::hub::sync::Plan;
+use crate::decide::hub::tested::validation::Validation;
 use crate::decide::node::diff::alike::{Groups, first_of};
 use crate::decide::node::golden::Compared;
+
+/// Without schemas, a test that passes says nothing of unknown fields.
+const NOT_VALIDATED: &str =
+    "none given: the manifests were not validated. Give --schemas cluster, or --schemas PATH";
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tested {
@@ -21,6 +28,8 @@ pub struct Tested {
     inactive: u64,
     why_failed: Findings,
     why_skipped: Findings,
+    /// None without schemas.
+    pub validation: Option<Validation>,
     /// None without golden files.
     pub comparison: Option<Comparison>,
 }
@@ -63,11 +72,12 @@ impl Tested {
             inactive: rows.inactive,
             why_failed: plan.render_errors.clone(),
             why_skipped: plan.skipped.clone(),
+            validation: None,
             comparison: None,
         }
     }
 
-    /// Whether there is anything to compare with golden files. Otherwise the rows are probably wrong.
+    /// Whether there is anything to validate, and to compare with golden files. Otherwise the rows are probably wrong.
     pub fn has_rendered(&self) -> bool {
         self.rendered > 0
     }
@@ -81,6 +91,8 @@ impl Tested {
             ));
         }
         let mut counts = vec![(self.failed, "failed"), (self.skipped as usize, "skipped")];
+        let invalid = self.validation.as_ref().map_or(0, Validation::invalid);
+        counts.push((invalid, "with an invalid manifest"));
         let mut next = "";
         if let Some(comparison) = &self.comparison {
             let of_files = comparison.complaints();
@@ -108,6 +120,7 @@ impl Tested {
             "inactive": self.inactive,
             "whyFailed": self.why_failed.json(),
             "whySkipped": self.why_skipped.json(),
+            "schemas": self.validation.as_ref().map(Validation::json),
             "golden": self.comparison.as_ref().map(Comparison::json),
         })
     }
@@ -126,6 +139,11 @@ impl fmt::Display for Tested {
             for text in findings.lines() {
                 line(f, label, &text)?;
             }
+        }
+        match &self.validation {
+            Some(validation) => write!(f, "{validation}")?,
+            None if self.has_rendered() => line(f, "schemas", NOT_VALIDATED)?,
+            None => {}
         }
         match &self.comparison {
             Some(comparison) => write!(f, "{comparison}"),
@@ -229,8 +247,13 @@ pub(super) fn line(f: &mut fmt::Formatter<'_>, label: &str, text: &str) -> fmt::
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::api::resource::ResourceArrays;
+    use crate::decide::child::{Kind, NodeKey};
     use crate::decide::hub::findings::Subject;
+    use crate::decide::hub::tested::validation::Schema;
 
     fn all_good() -> Tested {
         Tested {
@@ -251,6 +274,18 @@ mod tests {
         comparison.add("x2-web", "x2", Compared::Different("+x2\n".to_owned()));
         comparison.left_over.push("gone-web".to_owned());
         comparison
+    }
+
+    /// One node, whose only kind cannot be applied.
+    fn invalid() -> Validation {
+        let manifest = json!({"apiVersion": "example.com/v1", "kind": "Queue"});
+        let resources = json!({"manifests": [{"id": "queue", "spec": manifest}]});
+        let resources: ResourceArrays = serde_json::from_value(resources).unwrap();
+        let kind = Kind::new("example.com/v1", "Queue");
+        let schemas = BTreeMap::from([(kind, Schema::Refused("no such kind".to_owned()))]);
+        let mut validation = Validation::with("schemas");
+        validation.add(&NodeKey::new("tenants", "a-web"), &resources, &schemas);
+        validation
     }
 
     fn updated(refused: &[&str]) -> Tested {
@@ -293,7 +328,19 @@ mod tests {
                 "all good",
                 all_good(),
                 None,
-                "form web: 3 rows: 2 rendered, 0 failed, 0 skipped, 1 inactive\n",
+                "form web: 3 rows: 2 rendered, 0 failed, 0 skipped, 1 inactive\n\
+                 \x20 schemas    none given: the manifests were not validated. Give --schemas cluster, or --schemas PATH\n",
+            ),
+            (
+                "a manifest that is invalid",
+                Tested {
+                    validation: Some(invalid()),
+                    ..all_good()
+                },
+                Some("form web: 1 with an invalid manifest"),
+                "form web: 3 rows: 2 rendered, 0 failed, 0 skipped, 1 inactive\n\
+                 \x20 schemas    schemas: 0 of 1 node valid\n\
+                 \x20 invalid    LynqNode a-web: resource \"queue\" (Queue.example.com): no such kind\n",
             ),
             (
                 "no row is active",
@@ -313,11 +360,13 @@ mod tests {
                 Some("form web: 2 failed, 1 skipped"),
                 "form web: 6 rows: 2 rendered, 2 failed, 1 skipped, 1 inactive\n\
                  \x20 failed     LynqNodes a-web, b-web: resource \"map\": no plan\n\
-                 \x20 skipped    Row \"A\": the uid is bad\n",
+                 \x20 skipped    Row \"A\": the uid is bad\n\
+                 \x20 schemas    none given: the manifests were not validated. Give --schemas cluster, or --schemas PATH\n",
             ),
             (
                 "golden files that differ",
                 Tested {
+                    validation: Some(Validation::with("schemas")),
                     comparison: Some(compared()),
                     ..all_good()
                 },
@@ -326,6 +375,7 @@ mod tests {
                      If this is intended, repeat the command with --update",
                 ),
                 "form web: 3 rows: 2 rendered, 0 failed, 0 skipped, 1 inactive\n\
+                 \x20 schemas    schemas: 0 of 0 nodes valid\n\
                  \x20 golden     golden: 1 as expected, 2 nodes differ alike\n\
                  \x20 no file    1: b-web\n\
                  \x20 no row     1: gone-web\n\
@@ -336,6 +386,7 @@ mod tests {
                 updated(&[]),
                 None,
                 "form web: 3 rows: 2 rendered, 0 failed, 0 skipped, 1 inactive\n\
+                 \x20 schemas    none given: the manifests were not validated. Give --schemas cluster, or --schemas PATH\n\
                  \x20 golden     golden: 2 written, 1 deleted, 0 unchanged\n",
             ),
             (
@@ -343,6 +394,7 @@ mod tests {
                 updated(&["a-web"]),
                 Some("form web: 1 with a golden file that lynqgate did not write"),
                 "form web: 3 rows: 2 rendered, 0 failed, 0 skipped, 1 inactive\n\
+                 \x20 schemas    none given: the manifests were not validated. Give --schemas cluster, or --schemas PATH\n\
                  \x20 golden     golden: 2 written, 1 deleted, 0 unchanged\n\
                  \x20 refused    a-web: lynqgate did not write the file. Delete it, or give another directory\n",
             ),
@@ -362,6 +414,7 @@ mod tests {
             "form": "web", "rows": 6, "rendered": 2, "failed": 2, "skipped": 1, "inactive": 1,
             "whyFailed": [{"cause": "resource \"map\": no plan", "names": ["a-web", "b-web"]}],
             "whySkipped": [{"cause": "the uid is bad", "names": ["\"A\""]}],
+            "schemas": null,
             "golden": {
                 "directory": "golden", "same": 1,
                 "differ": [{"nodes": ["x1-web", "x2-web"], "diff": "+x1\n"}],
@@ -370,5 +423,10 @@ mod tests {
         });
         assert_eq!(tested.json(), expected);
         assert_eq!(all_good().json()["golden"], Value::Null);
+        let tested = Tested {
+            validation: Some(invalid()),
+            ..all_good()
+        };
+        assert_eq!(tested.json()["schemas"], invalid().json());
     }
 }

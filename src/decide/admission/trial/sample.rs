@@ -163,7 +163,7 @@ impl Offer<'_> {
 }
 
 /// Whether the manifest is the definition of the kind.
-fn defines(manifest: &Value, kind: &Kind) -> bool {
+pub fn defines(manifest: &Value, kind: &Kind) -> bool {
     let spec = &manifest["spec"];
     kind_of(manifest).kind == "CustomResourceDefinition"
         && spec["group"] == kind.group()
