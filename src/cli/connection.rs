@@ -24,7 +24,7 @@ use crate::decide::rollout::explain::Leader;
 
 #[derive(clap::Args)]
 pub struct Connection {
-    /// Namespace of what is named. Default: that of the kubeconfig's context.
+    /// Namespace of the objects. Default: the namespace of the kubeconfig's context.
     #[arg(short, long, value_parser = NonEmptyStringValueParser::new())]
     namespace: Option<String>,
     /// Kubeconfig to use. Default: the KUBECONFIG variable, or ~/.kube/config.
@@ -33,7 +33,7 @@ pub struct Connection {
     /// Context of the kubeconfig to use. Default: the current one.
     #[arg(long)]
     context: Option<String>,
-    /// Namespace of the operator.
+    /// Namespace in which lynqgate runs.
     #[arg(long, default_value = "lynq-system")]
     operator_namespace: String,
 }
@@ -89,7 +89,7 @@ impl Error {
             name: name.to_owned(),
             namespace: namespace.to_owned(),
             hint: match kind {
-                "LynqForm" => "; of a form that is gone its nodes tell: lynqgate explain node",
+                "LynqForm" => "; for a deleted form, see its nodes: lynqgate explain node NAME",
                 _ => "",
             },
         }
