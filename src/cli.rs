@@ -47,60 +47,59 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the operator: the webhooks, and, as the leader, the loops.
+    /// Run the operator: serve the webhooks, and reconcile as the leader.
     Run(Box<run::Arguments>),
-    /// Say how far the hubs and forms of a namespace are. Exit status 0: complete; 1: progressing; 2: degraded; 3: halted; 4: the
-    /// statuses could not be read.
+    /// Show the progress of the hubs and forms of a namespace. Exit status 0: complete; 1: progressing; 2: degraded; 3: paused
+    /// or halted; 4: the statuses could not be read.
     Status(status::Arguments),
-    /// Check the installation, and the hubs and forms of a namespace; each fault is printed with what corrects it. Exit status 0: no
-    /// check failed; 1: a check failed; 4: the API server could not be asked.
+    /// Check the installation, and the hubs and forms of a namespace. Prints each fault with the command or file that corrects
+    /// it. Exit status 0: no check failed; 1: a check failed; 4: the API server did not answer.
     Check(check::Arguments),
-    /// Tell why a node or a form waits, what must happen, and when that may be.
+    /// Show why a node, a form or a StatefulSet waits, what to do next, and when it continues.
     Explain(explain::Arguments),
-    /// Show what the release of held nodes would change; or, with -f, what an apply of a form would change, by tenants that change
-    /// alike. Values of Secrets are left out. Exit status with -f: 0: nothing changes; 1: something changes, or does not render; 2: an
-    /// error.
+    /// Show what the release of held nodes would change; or, with -f, what an apply of a form would change. Tenants that change
+    /// in the same way share one diff, which has no values of Secrets. Exit status with -f: 0: nothing changes; 1: something
+    /// changes, or does not render; 2: an error.
     Diff(diff::Arguments),
-    /// Release no more nodes of a form, until `resume`.
+    /// Pause the rollout of a form: lynqgate releases none of its nodes until `resume`.
     Pause(steer::OfForm),
-    /// End a pause.
+    /// Resume a paused rollout.
     Resume(steer::OfForm),
-    /// Go on with a halted rollout without the nodes that failed.
+    /// Continue a halted rollout without the failed nodes.
     Retry(steer::OfForm),
-    /// Let a rollout go on that waits after a group of its order with a pause.
+    /// Continue a rollout that pauses after a group of `rollout.order`.
     Promote(steer::OfForm),
-    /// Show the revisions of a form, the newest first.
+    /// List the revisions of a form, the newest first.
     History(history::Arguments),
-    /// Set a form back to an earlier revision, which is then rolled out like any change.
+    /// Set a form back to an earlier revision. lynqgate rolls that out like any other change.
     Undo(steer::Undo),
-    /// Release one held node now, whatever it waits for.
+    /// Release one held node now, past its window.
     Release(steer::OfNode),
-    /// Release everything of a hub, a form, a node or a StatefulSet at once, without a window, until `--off`.
+    /// Release all held changes of a hub, a form, a node or a StatefulSet at once, past every window, until `--off`.
     Force(steer::Force),
-    /// Agree to the deletions and creations that a hub holds back.
+    /// Confirm the deletions and creations that a hub holds.
     Confirm(steer::OfHub),
-    /// List the objects that lynqgate left behind (deletionPolicy: Retain), or delete those that nobody needs. A LynqNode that wants
-    /// such an object takes it back by itself.
+    /// List or delete the objects that lynqgate left behind (deletionPolicy: Retain). A LynqNode that names such an object
+    /// adopts it by itself.
     Orphans(orphans::Arguments),
-    /// Write a file for somebody who helps from afar: hubs, forms, nodes, events, and how lynqgate runs. Values of Secrets are left
-    /// out.
+    /// Write a report for support: hubs, forms, nodes, events, and how lynqgate runs. The report has no values of Secrets.
     Report(report::Arguments),
-    /// Plan again what the release loops saw (/debug/state), and say what differs and why nodes wait. Exit status 1: a plan
-    /// differs; 2: nothing could be planned.
+    /// Plan the saved state of the release loops (/debug/state) again, and show how the plans differ and why nodes wait. Exit
+    /// status 1: a plan differs; 2: the state could not be planned.
     Replay(replay::Arguments),
-    /// Render a form for one row, without a cluster and a database: the LynqNode that the operator would write.
+    /// Render a form for one row, without a cluster or a database. Prints the LynqNode that the operator would write.
     Render(render::Arguments),
-    /// Render a form for every row of a CSV file, without a cluster and a database. Validate the manifests by the schemas of their
-    /// kinds, and compare them with golden files. Exit status 0: all is well; 1: a row failed or was skipped, a manifest is invalid,
-    /// or a golden file differs; 2: a file or a schema could not be read.
+    /// Render a form for every row of a CSV file, without a cluster or a database. Validate the manifests against the schemas of
+    /// their kinds, and compare them with golden files. Exit status 0: all rows rendered; 1: a row failed or was skipped, a
+    /// manifest is invalid, or a golden file differs; 2: a file or a schema could not be read.
     Test(test::Arguments),
     /// Evaluate one template.
     Eval(eval::Arguments),
-    /// Say what lynqgate would make of a cluster that Lynq runs. Writes nothing.
+    /// Show what lynqgate would change in a cluster where Lynq runs. Writes nothing.
     Migrate(migrate::Arguments),
-    /// Take a Kubernetes node into maintenance, or end that, and follow it.
+    /// Start or end the maintenance of a Kubernetes node, and follow it.
     Drain(drain::Arguments),
-    /// Write the manifests that follow from the code: CRDs, RBAC, webhook configurations.
+    /// Write lynqgate's manifests: CustomResourceDefinitions, RBAC, webhook configurations.
     Generate(generate::Arguments),
 }
 

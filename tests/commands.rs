@@ -393,6 +393,20 @@ async fn a_form_has_a_history_and_is_set_back() -> Result<()> {
     fleet.retire().await
 }
 
+/// Except a `why`, which lists names and the words of others.
+#[test]
+fn no_line_of_a_golden_has_more_than_300_characters() {
+    for golden in [
+        include_str!("cases/commands/diff.txt"),
+        include_str!("cases/commands/history.txt"),
+        include_str!("cases/commands/rollout.txt"),
+    ] {
+        let lines = golden.lines().filter(|line| !line.starts_with("  why "));
+        let long: Vec<&str> = lines.filter(|line| line.chars().count() > 300).collect();
+        assert!(long.is_empty(), "{long:#?}");
+    }
+}
+
 /// kubectl waits for the condition of the newest generation, and a form that no operator has seen is not ready.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubectl_waits_for_a_form() -> Result<()> {

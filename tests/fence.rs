@@ -237,11 +237,12 @@ async fn what_gets_past_the_webhooks_is_refused_and_what_gets_past_both_is_held(
     .await?;
     operator.process.start()?;
     operator.ready().await?;
-    let text = "its content was written past lynqgate's admission webhook; nothing of that is applied, and it is held for a \
-                release like any other change: to keep it from being released, annotate it lynq.sh/discard-edit=true, which has \
-                the hub render it from its row again. See that the webhook configurations and the \
-                CustomResourceDefinitions are as installed";
-    fleet.event(NODE, "PastTheGate", text).await?;
+    let text = format!(
+        "somebody wrote its content past lynqgate's webhooks; lynqgate holds that content like any other change. To keep it from going \
+         live: kubectl annotate lynqnode {NODE} lynq.sh/discard-edit=true. Then check the webhooks and the CustomResourceDefinitions: \
+         lynqgate check"
+    );
+    fleet.event(NODE, "PastTheGate", &text).await?;
     let summary = "the rollout is paused; set paused: false on the form, or force this node";
     fleet
         .says(("LynqNode", NODE), ("Held", "True", "Paused"), summary)

@@ -227,7 +227,7 @@ async fn twelve_ordinals_walk_in_numeric_order_until_they_are_forced() -> Result
     );
 
     fleet.merge("StatefulSet", "db", &at(9)).await?;
-    waits(&fleet, "admin raised its partition; to go on, ").await?;
+    waits(&fleet, "admin raised its partition; to continue, ").await?;
     ensure!(
         partition(&fleet.get("StatefulSet", "db").await?) == 9,
         "it went on"

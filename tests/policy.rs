@@ -70,17 +70,16 @@ async fn canaries_go_first() -> Result<()> {
     let pod = broken.and_then(|pod| pod["metadata"]["name"].as_str());
     let pod = pod.context("the broken pod")?;
     let said = format!(
-        "the group \"picked\" comes first, and is not done: t1-web (Deployment t1-app: 1 of 2 pods, \
+        "the group \"picked\" comes first and is not done: t1-web (Deployment t1-app: 1 of 2 pods, \
          old and new, is not available, so 1 old pod runs on; 1 of 1 wanted pods available; pod {pod}: container app: its image web:2-broken cannot be pulled)"
     );
-    let next = "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate \
-                explain node tells what one waits for; if its content cannot become ready, correct the form";
+    let next = "nothing, if those nodes become ready soon and stay so for rollout.minReadySeconds (lynqgate explain node NODE); else correct the \
+                form";
     let told = format!("{said}. Next: {next}");
     fleet
         .says(FORM, ("Held", "True", "GroupNotDone"), &told)
         .await?;
-    let summary = "its turn has not come: an earlier group of the form's order is not done; the form's condition Held \
-                   says which, and who in it";
+    let summary = "waits for an earlier group of the form's order; the form's condition Held names the group and its nodes";
     let held = ("Held", "True", "GroupNotDone");
     fleet.says(("LynqNode", "t3-web"), held, summary).await?;
     let explained = explain(cluster, &fleet, &["node", "t3-web"]).await?;
@@ -161,7 +160,7 @@ async fn force_on_a_form_lets_all_of_it_go() -> Result<()> {
     fleet.apply(&paused("web:3")).await?;
     fleet.complete(4, SOON).await?;
     let forgotten = "all 4 nodes run the newest content and are ready; no window applies: lynq.sh/force-rollout=true is on \
-                     the form, until it is taken off";
+                     the form, until you remove it";
     let complete = ("RolloutComplete", "True", "Complete");
     fleet.says(FORM, complete, forgotten).await?;
     fleet.merge(FORM.0, FORM.1, &force(Value::Null)).await?;
@@ -398,7 +397,7 @@ async fn a_rollout_that_can_neither_go_on_nor_fail_says_so() -> Result<()> {
             .filter(|(reason, _)| reason == "RolloutStalled");
         let said: Vec<&String> = said.map(|(_, message)| message).collect();
         let said_once =
-            matches!(said[..], [message] if message.contains("stalled: the window of 1 is full"));
+            matches!(said[..], [message] if message.contains("stalled: the nodes that"));
         ensure!(said_once, "{events:#?}");
         Ok(())
     })
@@ -413,13 +412,12 @@ async fn a_rollout_that_can_neither_go_on_nor_fail_says_so() -> Result<()> {
     );
     let text = complete["message"].as_str().unwrap_or_default();
     ensure!(text.contains("; pod t0-app-"), "{text}");
-    let said = ": container app: its image web:2-broken cannot be pulled); whatever is in flight or broke since is past its deadline, and maxFailures (2) halts only at more failures \
-                than these 1. Next: correct the form: those nodes get the correction first; or remove what stands in their way, \
-                such as finalizers of what is being deleted; or raise maxSkew";
+    let said = ": container app: its image web:2-broken cannot be pulled). Next: correct the form: those nodes get the correction first; or \
+                remove what stands in their way, such as finalizers; or raise maxSkew";
     ensure!(text.ends_with(said), "{text}");
     let explained = explain(cluster, &fleet, &["form", "web"]).await?;
     ensure!(
-        explained.contains("maxFailures (2) halts only at more failures than these 1"),
+        explained.contains("maxFailures (2) halts only at more failures than 1"),
         "{explained}"
     );
     fleet.apply(&fleet.form("web:3", json!(1), 0)).await?;

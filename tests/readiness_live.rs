@@ -268,20 +268,20 @@ async fn custom_resources_are_ready_when_they_say_so_or_late() -> Result<()> {
     until_ready(&fleet, "t0-cel", "False", &not_yet).await?;
     let not_yet = "Gadget t0-path: .status.cluster.status is not there yet; \"ONLINE\" is expected (readyProbe)";
     until_ready(&fleet, "t0-path", "False", not_yet).await?;
-    let waits = "Gadget t0-silent: nothing in it tells whether it is ready; it counts as ready 300 s after its apply";
+    let waits = "Gadget t0-silent: no field of it shows whether it is ready; it counts as ready 300 s after its apply";
     until_ready(&fleet, "t0-silent", "False", waits).await?;
     until_ready(
         &fleet,
         "t0-never",
         "True",
-        "ReadinessUnknown: nothing tells of Gizmo t0-never",
+        "ReadinessUnknown: nothing reports on Gizmo t0-never",
     )
     .await?;
     let at = until_ready(
         &fleet,
         "t0-late",
         "True",
-        "ReadinessUnknown: nothing tells of Gadget t0-late",
+        "ReadinessUnknown: nothing reports on Gadget t0-late",
     )
     .await?;
     let node = fleet.get("LynqNode", "t0-late").await?;
@@ -353,7 +353,7 @@ async fn custom_resources_are_ready_when_they_say_so_or_late() -> Result<()> {
         &fleet,
         "t0-silent",
         "True",
-        "ReadinessUnknown: nothing tells of Gadget t0-silent",
+        "ReadinessUnknown: nothing reports on Gadget t0-silent",
     )
     .await?;
     let node = fleet.get("LynqNode", "t0-silent").await?;

@@ -8,7 +8,7 @@ mod shot;
 use anyhow::{Context, Result, ensure};
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use lynqgate::decide::rollout::reason::Reason;
+use lynqgate::decide::rollout::reason::{NEXT, Reason};
 
 use crate::cluster::Cluster;
 use crate::operator;
@@ -142,6 +142,21 @@ fn each_golden_names_the_objects_the_cause_and_the_next_step() -> Result<()> {
             text.matches(&format!("Next: {next}")).count() <= 1,
             "{code}: the form's condition says it twice"
         );
+    }
+    Ok(())
+}
+
+/// The names, the objects and the words of others follow the first colon of a cause. The rest must fit into a few lines of a terminal.
+#[test]
+fn each_golden_has_at_most_300_characters_besides_what_it_lists() -> Result<()> {
+    for Golden { code, text, .. } in GOLDENS {
+        for line in text.lines().filter_map(|line| line.strip_prefix("True ")) {
+            let (_, message) = line.split_once(": ").context("a reason")?;
+            let (cause, next) = message.split_once(NEXT).unwrap_or((message, ""));
+            let own = cause.split_once(": ").map_or(cause, |(own, _)| own);
+            let chars = own.chars().count() + next.chars().count();
+            ensure!(chars <= 300, "{code}: {chars} characters: {own} ... {next}");
+        }
     }
     Ok(())
 }

@@ -268,7 +268,7 @@ async fn what_could_not_be_written_is_not_forgotten() -> Result<()> {
     let told = |rollout: &Value| {
         let said = rollout["message"].as_str().unwrap_or_default();
         rollout["phase"] == "InProgress"
-            && said.starts_with("1/1 updated and ready; still to be made: t1-web;")
+            && said.starts_with("1/1 updated and ready; not created yet: t1-web;")
     };
     fleet.rollout("one is deleted", SOON, told).await?;
     operator.process.kill()?;

@@ -336,7 +336,7 @@ async fn what_no_hub_has_rendered_yet_stays_as_it_is() -> Result<()> {
     fleet.database.execute(&rename("tenants", "away")).await?;
     let told = migrate(&cluster, "").await?;
     ensure!(
-        !told.success && told.stdout.contains("cannot be looked at: "),
+        !told.success && told.stdout.contains("cannot be checked: "),
         "{told:?}"
     );
 

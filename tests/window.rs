@@ -111,7 +111,7 @@ async fn a_never_ready_change_stops_after_the_window_and_the_corrected_one_heals
         let text = message.as_str().unwrap_or_default();
         for said in [
             &format!("not ready in time: {} (", nodes.join(", ")),
-            "take its change back with lynqgate undo web: the failed nodes get that first",
+            "take its change back (lynqgate undo web): the failed nodes get that first",
         ] {
             ensure!(text.contains(said), "no {said:?} in {text:?}");
         }

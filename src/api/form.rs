@@ -200,8 +200,8 @@ pub struct FormRolloutStatus {
     /// When it was complete (RFC 3339). It stays while something breaks by itself, and phase is InProgress for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<jiff::Timestamp>,
-    /// When it is complete if it goes on as it went so far (RFC 3339), and the forms that share the hub's window share it
-    /// evenly. Absent while it does not go on by itself.
+    /// Estimated completion at the current pace (RFC 3339), if the forms that share the hub's window share it evenly. Absent
+    /// while the rollout does not continue by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_completion: Option<jiff::Timestamp>,
     /// How many nodes may be non-ready at a time: the narrower of the form's window and the hub's. Absent where none applies.

@@ -32,7 +32,7 @@ const SHARDS_MAX: usize = 64;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Form of the answer.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
     #[command(flatten)]

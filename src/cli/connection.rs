@@ -24,12 +24,12 @@ use crate::decide::rollout::explain::Leader;
 
 #[derive(clap::Args)]
 pub struct Connection {
-    /// Namespace of what is named. Default: that of the kubeconfig's context.
+    /// Namespace of the objects. Default: the namespace of the kubeconfig's context.
     #[arg(short, long, value_parser = NonEmptyStringValueParser::new())]
     namespace: Option<String>,
     #[command(flatten)]
     access: Access,
-    /// Namespace of the operator.
+    /// Namespace in which lynqgate runs.
     #[arg(long, default_value = "lynq-system")]
     operator_namespace: String,
 }
@@ -96,7 +96,7 @@ impl Error {
             name: name.to_owned(),
             namespace: namespace.to_owned(),
             hint: match kind {
-                "LynqForm" => "; of a form that is gone its nodes tell: lynqgate explain node",
+                "LynqForm" => "; for a deleted form, see its nodes: lynqgate explain node NAME",
                 _ => "",
             },
         }

@@ -24,20 +24,20 @@ use crate::decide::node::diff::alike::Groups;
     override_usage = "lynqgate diff [OPTIONS] <KIND> <NAME>\n       lynqgate diff [OPTIONS] --filename <FILE> [--rows <FILE>]"
 )]
 pub struct Arguments {
-    /// form or node: what the release of its held content would change.
+    /// form or node: shows what the release of its held content would change.
     #[arg(required_unless_present = "filename")]
     kind: Option<Subject>,
-    /// Its name.
+    /// Name of the form or node.
     #[arg(required_unless_present = "filename", add = ArgValueCandidates::new(complete::any))]
     name: Option<String>,
-    /// File with LynqForms: what an apply of each would change. Other objects in the file are not read. - for standard input.
+    /// File with LynqForms: shows what an apply of each would change, and ignores other objects. - for standard input.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["kind", "name"])]
     filename: Option<PathBuf>,
-    /// The rows: a CSV file whose first line names the columns, as the hub does. - for standard input. Default: the rows that the
-    /// hub names, read from here with your rights.
+    /// CSV file with the rows; its first line names the columns that the hub maps. - for standard input. Default: the hub's own
+    /// source, which the command reads from here with your rights.
     #[arg(long, value_name = "FILE", conflicts_with = "kind")]
     rows: Option<PathBuf>,
-    /// Form of the answer.
+    /// Output format.
     #[arg(
         short,
         long,

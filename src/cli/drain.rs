@@ -26,13 +26,13 @@ const SILENT_MAX: Duration = Duration::from_secs(20);
 pub struct Arguments {
     /// Name of the Kubernetes node.
     node: String,
-    /// Take it into maintenance for so long: 2h, 90m, 1h30m, 600s. It is cordoned and drained until then.
+    /// Duration of the maintenance: 2h, 90m, 1h30m, 600s. lynqgate cordons and drains the Kubernetes node for that time.
     #[arg(long = "for", value_name = "DURATION", value_parser = interval, required_unless_present = "end")]
     for_: Option<i32>,
-    /// End its maintenance: it is uncordoned, if it was schedulable before.
+    /// End the maintenance: lynqgate uncordons the Kubernetes node if it was schedulable before.
     #[arg(long, conflicts_with = "for_")]
     end: bool,
-    /// Do not wait for it for longer than this; the maintenance goes on, and the exit status is 3.
+    /// Stop waiting after this time: the maintenance continues, and the exit status is 3.
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     timeout: Option<i32>,
     /// Kubeconfig to use. Default: the KUBECONFIG variable, or ~/.kube/config.
@@ -66,7 +66,7 @@ enum Error {
 
 /// The time of `--timeout` is over: no failure, and not done.
 #[derive(Debug, thiserror::Error)]
-#[error("Kubernetes node {node} is not {what} after {seconds} s; its maintenance goes on")]
+#[error("Kubernetes node {node} is not {what} after {seconds} s; its maintenance continues")]
 pub struct Unfinished {
     node: String,
     what: &'static str,

@@ -12,14 +12,14 @@ use crate::decide::template::{self, Inputs, LIMITS, Template, facts};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The template's text.
+    /// Text of the template.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     template: String,
-    /// The variables: a JSON object. Texts, numbers, booleans and null are texts in the template, as those of a row are. A
-    /// list or an object is what fromJson makes of it; a row holds those as a text.
+    /// File with the variables: a JSON object. In the template, texts, numbers, booleans and null are texts, as the values of a
+    /// row are. Lists and objects are as fromJson returns them; a row holds them as text.
     #[arg(long, value_name = "FILE")]
     vars: Option<PathBuf>,
-    /// Its language.
+    /// Template language.
     #[arg(long, value_enum, default_value = "go")]
     engine: Engine,
 }

@@ -25,10 +25,10 @@ use crate::decide::rollout::status::Force;
 pub struct Arguments {
     /// node, form or statefulset.
     kind: Subject,
-    /// Its name.
+    /// Name of the object.
     #[arg(add = ArgValueCandidates::new(complete::any))]
     name: String,
-    /// Form of the answer.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
     #[command(flatten)]

@@ -72,7 +72,7 @@ fn said(error: &serde_saphyr::Error) -> String {
             format!("it is larger than a manifest may be, up to line {line} alone")
         }
         serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
-            format!("line {line}: {key:?} is there twice")
+            format!("line {line}: {key:?} appears twice")
         }
         _ => error.to_string(),
     }

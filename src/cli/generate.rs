@@ -7,10 +7,10 @@ use crate::cli::manifests;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Directory to write to.
+    /// Directory for the files.
     #[arg(long, default_value = "manifests")]
     to: PathBuf,
-    /// Write nothing; fail if a file is not what would be written.
+    /// Write nothing, and fail if a file differs.
     #[arg(long)]
     check: bool,
 }

@@ -19,10 +19,10 @@ pub struct Arguments {
     /// Name of the LynqForm.
     #[arg(add = ArgValueCandidates::new(complete::forms))]
     form: String,
-    /// Print what the form was in this revision, as YAML.
+    /// Print the form as it was in this revision, in YAML.
     #[arg(long)]
     revision: Option<i64>,
-    /// Form of the answer.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
     #[command(flatten)]

@@ -29,13 +29,13 @@ use found::{MigrationReport, NodeOutcome, Terms, When};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Needed: the migration itself is the installation of lynqgate (docs/LYNQ.md), and nothing is written here.
+    /// Required, because this command writes nothing: the installation of lynqgate is the migration (docs/LYNQ.md).
     #[arg(long, required = true)]
     dry_run: bool,
-    /// Only the hubs of this namespace.
+    /// Namespace of the hubs. Default: all.
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Form of the answer.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
     /// Kubeconfig to use. Default: the KUBECONFIG variable, ~/.kube/config, or the service account of the pod.
@@ -47,7 +47,7 @@ pub struct Arguments {
 enum Error {
     #[error("{what}: {reason}")]
     Api { what: String, reason: ApiError },
-    #[error("{0} of the hubs cannot be looked at: see above")]
+    #[error("{0} of the hubs cannot be checked: see above")]
     Hubs(usize),
 }
 
@@ -211,7 +211,7 @@ async fn found(
         looked += 1;
         if looked % TOLD_EVERY == 0 {
             tell(format_args!(
-                "looked at {looked} of {total} nodes of hub {}",
+                "checked {looked} of {total} nodes of hub {}",
                 hub.name
             ));
         }

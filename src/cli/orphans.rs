@@ -24,9 +24,9 @@ const KINDS_MAX: usize = 8;
 const TRIES_MAX: usize = 5;
 
 /// Why there is no verb for it.
-const ADOPTION: &str = "To have an orphan adopted, activate its row again, or put its resource back into the form: a LynqNode of the orphan's namespace adopts \
-                        it by itself as soon as it names an object of that kind, namespace and name. A LynqNode of another namespace needs conflictPolicy: \
-                        Force on the resource.";
+const ADOPTION: &str = "No command adopts an orphan: activate its row again, or put its resource back into the form. A LynqNode of the orphan's namespace \
+                        adopts it as soon as it names an object of that kind, namespace and name. A LynqNode of another namespace needs \
+                        conflictPolicy: Force on the resource.";
 
 #[derive(clap::Args)]
 #[command(after_help = ADOPTION)]
@@ -37,9 +37,9 @@ pub struct Arguments {
 
 #[derive(clap::Subcommand)]
 enum Verb {
-    /// List the objects that lynqgate left behind. Kinds that you may not list are named on standard error.
+    /// List the objects that lynqgate left behind. Standard error names the kinds that you may not list.
     List(List),
-    /// Delete an object that lynqgate left behind, or all that a LynqNode left behind. It cannot be taken back.
+    /// Delete one object that lynqgate left behind, or all that one LynqNode left behind. This cannot be undone.
     Delete(Delete),
 }
 
@@ -49,7 +49,7 @@ struct List {
     /// Only objects of this kind, such as ConfigMap or certificates.cert-manager.io.
     #[arg(long)]
     kind: Option<String>,
-    /// Form of the answer.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
     #[command(flatten)]
@@ -61,10 +61,10 @@ struct Delete {
     /// Kind of the object, such as ConfigMap or certificates.cert-manager.io.
     #[arg(required_unless_present = "left_by")]
     kind: Option<String>,
-    /// Its name.
+    /// Name of the object.
     #[arg(required_unless_present = "left_by")]
     name: Option<String>,
-    /// All that this LynqNode left behind, in all namespaces: its name, or namespace/name.
+    /// Delete all objects that this LynqNode (NAME or NAMESPACE/NAME) left behind, in all namespaces.
     #[arg(long, value_name = "NODE", conflicts_with_all = ["kind", "name"], add = ArgValueCandidates::new(complete::nodes))]
     left_by: Option<String>,
     #[command(flatten)]

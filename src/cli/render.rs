@@ -12,16 +12,16 @@ use crate::decide::hub::rows::{Collector, RawRow, RowCount, Rows};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Where the LynqForm is, in YAML or JSON; other objects may be there, too. - for standard input.
+    /// File with the LynqForm, in YAML or JSON; it may hold other objects, too. - for standard input.
     #[arg(short, long, value_name = "FILE")]
     form: PathBuf,
-    /// The row: a JSON object. With --hub by column, else by template variable, `uid` among them.
+    /// File with the row: a JSON object. Its keys are columns with --hub, and template variables (with `uid`) without.
     #[arg(long, value_name = "FILE")]
     row: PathBuf,
-    /// Where the LynqHub is, whose mappings make variables of the row's columns.
+    /// File with the LynqHub, which maps columns to template variables.
     #[arg(long, value_name = "FILE")]
     hub: Option<PathBuf>,
-    /// Form of the answer, the LynqNode.
+    /// Output format of the LynqNode.
     #[arg(short, long, value_enum, default_value = "yaml")]
     output: Output,
 }

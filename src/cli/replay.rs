@@ -15,16 +15,16 @@ const CASES: &str = "tests/cases/snapshots";
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// What /debug/state answered, or a case; - for standard input.
+    /// File with the answer of /debug/state, or a test case. - for standard input.
     file: PathBuf,
-    /// One hub of it, as NAMESPACE/NAME.
+    /// Plan only this hub.
     #[arg(long, value_name = "NAMESPACE/NAME")]
     hub: Option<String>,
-    /// Write the hub's snapshot, with the plan that this program makes, to tests/cases/snapshots/NAME.json: in a checkout of
-    /// lynqgate. Its tests plan each of these.
+    /// In a checkout of lynqgate, write the hub's snapshot and this version's plan to tests/cases/snapshots/NAME.json. The
+    /// tests plan each of these files.
     #[arg(long, value_name = "NAME", value_parser = case_name)]
     as_case: Option<String>,
-    /// Form of the answer.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
 }
@@ -59,7 +59,7 @@ pub enum Failed {
         there: String,
     },
     #[error(
-        "{path}: the leader had no LynqHub to look at yet; take the state again once there is one"
+        "{path}: the leader had planned no LynqHub yet; save the state again once there is one"
     )]
     NoHubs { path: String },
     #[error("a case has one hub; choose one with --hub: {there}")]

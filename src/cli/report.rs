@@ -30,7 +30,7 @@ const WARNING: &str = "It contains no values of Secrets, but the names of your t
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// File to write; `-` is standard output. Default: lynqgate-report-NAMESPACE-TIME.yaml in the current directory.
+    /// File for the report; - for standard output. Default: lynqgate-report-NAMESPACE-TIME.yaml in the current directory.
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]

@@ -49,80 +49,81 @@ pub struct Arguments {
     /// Kubeconfig to use. Default: the KUBECONFIG variable, ~/.kube/config, or the service account of the pod.
     #[arg(long, value_parser = flags::path())]
     kubeconfig: Option<PathBuf>,
-    /// Namespace of the operator itself: its lease and its certificate Secret are there.
+    /// Namespace of the operator, with its lease and its certificate Secret.
     #[arg(long, env = "POD_NAMESPACE", default_value = "lynq-system")]
     namespace: String,
-    /// Where metrics are served; 0 turns them off.
+    /// Address of the metrics; 0 disables them.
     #[arg(long, default_value = "0", value_parser = flags::address_or_none)]
     metrics_bind_address: String,
-    /// Serve them, and /debug/state, over TLS, to those only whom the API server lets get that path.
+    /// Serve metrics and /debug/state over TLS, and only to clients that the API server allows to get that path.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = flags::truth)]
     metrics_secure: bool,
-    /// Directory of a certificate for that. Default: the webhooks' own.
+    /// Directory of the metrics' certificate. Default: the certificate of the webhooks.
     #[arg(long, value_parser = flags::path())]
     metrics_cert_path: Option<PathBuf>,
-    /// Its file in there.
+    /// File name of the metrics' certificate in that directory.
     #[arg(long, default_value = "tls.crt")]
     metrics_cert_name: String,
-    /// Its key's file in there.
+    /// File name of the certificate's key in that directory.
     #[arg(long, default_value = "tls.key")]
     metrics_cert_key: String,
-    /// Whether each node has series of its own, under Lynq's names. Off, they are bounded by the forms.
+    /// Whether each node has its own metric series, under Lynq's names. With false, the number of series depends on the number
+    /// of forms only.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = flags::truth)]
     node_metrics: bool,
-    /// Where /healthz and /readyz are served; 0 for nowhere.
+    /// Address of /healthz and /readyz; 0 disables them.
     #[arg(long, default_value = ":8081", value_parser = flags::address_or_none)]
     health_probe_bind_address: String,
-    /// Where the webhooks are served.
+    /// Address of the webhooks.
     #[arg(long, default_value = ":9443", value_parser = flags::address)]
     webhook_bind_address: String,
-    /// Register the webhooks under this URL (https://10.0.0.5:9443): for an operator outside of the cluster. Default: the
-    /// configurations installed with the manifests, which name the Service.
+    /// Register the webhooks under this URL (https://10.0.0.5:9443), for an operator outside the cluster. Default: use the
+    /// installed configurations, which name the Service.
     #[arg(long, value_parser = flags::webhook_url)]
     webhook_url: Option<WebhookUrl>,
-    /// Watch these namespaces only, with commas in between: the operator needs its rights on objects in no others. Default: all.
-    /// See docs/OPERATING.md, "Watch some namespaces only".
+    /// Watch these namespaces only, separated by commas. The operator needs its rights on namespaced objects in these only.
+    /// Default: all. See docs/OPERATING.md, "Watch some namespaces only".
     #[arg(long, value_delimiter = ',', value_parser = flags::namespace)]
     watch_namespaces: Vec<String>,
     /// Name of the Service in front of the webhooks.
     #[arg(long, default_value = "lynq-webhook-service")]
     webhook_service: String,
-    /// Take part in the leader election: for more than one replica. The lease also tells when the API server's storage was
-    /// restored from a backup, so that the process starts anew; without it, restart it then.
+    /// Take part in the leader election, for more than one replica. By the lease, the process also detects that the API
+    /// server's storage was restored from a backup, and restarts. Without the lease, restart the process yourself.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = flags::truth)]
     leader_elect: bool,
-    /// Divide the work among replicas: into so many shards, each with a lease of its own, and each hub in the shard that its
-    /// name decides. More than one needs --leader-elect. See docs/OPERATING.md, "Several replicas share the work".
+    /// Number of shards among which lynqgate divides the hubs, by a hash of namespace and name. Each shard has its own lease
+    /// and leader. More than 1 needs --leader-elect. See docs/OPERATING.md, "Several replicas share the work".
     #[arg(long, default_value = "1", value_parser = flags::shards)]
     shards: usize,
-    /// Hubs to work on at a time, at least 1.
+    /// Number of hubs to reconcile at a time, at least 1.
     #[arg(long, default_value = "3", value_parser = flags::count)]
     hub_concurrency: usize,
-    /// Nodes to work on at a time, at least 1.
+    /// Number of nodes to reconcile at a time, at least 1.
     #[arg(long, default_value = "10", value_parser = flags::count)]
     node_concurrency: usize,
-    /// What becomes of a form, or of a node's content that somebody writes by hand, whose author may not make or change what
-    /// that makes lynqgate make or change; and of a hub whose author may not get the Secrets, or the ConfigMap, that it names.
+    /// What happens if the author of a form, or of a node's content by hand, may not create or change the objects in it, or if
+    /// the author of a hub may not get the Secrets or the ConfigMap that it names.
     #[arg(long, default_value = "enforce")]
     authorize_forms: Authorize,
-    /// What becomes of a form that could not be tried on all of its rows within a few seconds, such as while its database is away.
+    /// What happens to a form that lynqgate could not try on all rows within a few seconds, for example because the database is
+    /// down.
     #[arg(long, default_value = "warn")]
     untried_forms: Untried,
-    /// Where hubs may connect, with commas in between: host names (* stands for any text), addresses, and networks such as
-    /// 10.0.0.0/8. Default: anywhere but to link-local addresses and the API server.
+    /// Hosts to which hubs may connect, separated by commas: host names (* stands for any text), addresses, and networks such
+    /// as 10.0.0.0/8. Default: all except link-local addresses and the API server.
     #[arg(long, value_delimiter = ',', value_parser = flags::listed)]
     allow_datasource_hosts: Vec<Listed>,
-    /// The user name of the operator, where it is not the one of its own credentials.
+    /// User name of the operator, if it differs from that of its credentials.
     #[arg(long)]
     operator_user: Option<String>,
-    /// Seconds between the signal to stop and the end of the webhooks: Services take a moment to send requests elsewhere.
+    /// Seconds to serve the webhooks after the signal to stop, until Services send requests to other replicas.
     #[arg(long, default_value_t = 5)]
     shutdown_settle_seconds: u64,
-    /// What is logged: error, warn, info, debug, trace, a number as zap has them, or a filter such as lynqgate=debug.
-    /// Default: info.
+    /// Log level: error, warn, info, debug, trace, a number of zap, or a filter such as lynqgate=debug. Default: info.
     #[arg(long, value_parser = flags::log_level)]
     zap_log_level: Option<String>,
-    /// Form of the log. Default: json.
+    /// Log format. Default: json.
     #[arg(long, ignore_case = true)]
     zap_encoder: Option<Encoder>,
     #[command(flatten)]
@@ -133,19 +134,19 @@ pub struct Arguments {
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Authorize {
-    /// It is refused.
+    /// Reject the change.
     Enforce,
-    /// It is stored, with a warning.
+    /// Store the change, with a warning.
     Warn,
-    /// Nobody is asked.
+    /// Do not check the author's rights.
     Off,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Untried {
-    /// It is stored, with a warning.
+    /// Store the change, with a warning.
     Warn,
-    /// It is refused.
+    /// Reject the change.
     Deny,
 }
 
@@ -178,7 +179,7 @@ pub enum Error {
          two out"
     )]
     NamespacesAndMaintenance,
-    #[error("lost the leader election; ending, so that nothing of this process goes on")]
+    #[error("lost the leader election; exiting")]
     LostLease,
 }
 

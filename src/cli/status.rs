@@ -23,18 +23,18 @@ const EVERY: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// hub, form or node. Without it all hubs and forms of the namespace.
+    /// hub, form or node. Default: all hubs and forms of the namespace.
     kind: Option<Subject>,
-    /// Its name.
+    /// Name of the hub, form or node.
     #[arg(requires = "kind", required_if_eq_any([("kind", "hub"), ("kind", "form"), ("kind", "node")]), add = ArgValueCandidates::new(complete::any))]
     name: Option<String>,
-    /// Follow it until nothing is progressing any more.
+    /// Follow the status until nothing is progressing.
     #[arg(short, long)]
     watch: bool,
-    /// Do not follow it for longer than this, such as 90s, 10m or 1h. The exit status then says how far it is.
+    /// Stop following after this time, such as 90s, 10m or 1h. The exit status is that of the last status.
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "watch")]
     timeout: Option<Duration>,
-    /// Form of the answer.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
     #[command(flatten)]

@@ -42,7 +42,7 @@ pub struct OfForm {
 pub struct Undo {
     #[command(flatten)]
     of: OfForm,
-    /// Number of the revision, as lynqgate history has it. Default: the last one whose rollout was complete.
+    /// Number of the revision (lynqgate history). Default: the last one that completed a rollout.
     #[arg(long, value_name = "REVISION")]
     to: Option<i64>,
 }
@@ -69,10 +69,10 @@ pub struct OfHub {
 pub struct Force {
     /// hub, form, node or statefulset.
     kind: Subject,
-    /// Its name.
+    /// Name of the object.
     #[arg(add = ArgValueCandidates::new(complete::any))]
     name: String,
-    /// Take the force off.
+    /// Remove the force, so that the windows apply again.
     #[arg(long)]
     off: bool,
     #[command(flatten)]
@@ -94,13 +94,13 @@ enum Subject {
 // What every command has that changes something. As a doc comment it would be the help of each.
 #[derive(clap::Args)]
 pub struct Common {
-    /// Do not ask.
+    /// Do not ask for a confirmation.
     #[arg(short, long)]
     pub(super) yes: bool,
-    /// Have the API server check the change, and store nothing.
+    /// Send a dry run: the API server checks the change and stores nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// Form of the answer.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     pub(super) output: Output,
     #[command(flatten)]

@@ -29,26 +29,26 @@ use crate::decide::node::golden::{Compared, Golden, Update, is_own};
 pub struct Arguments {
     /// File with the LynqForm, in YAML or JSON; it may hold other objects, too. - for standard input.
     form: PathBuf,
-    /// File with the LynqHub, whose mappings make variables of the columns.
+    /// File with the LynqHub, which maps columns to template variables.
     #[arg(long, value_name = "FILE")]
     hub: Option<PathBuf>,
-    /// The rows: a CSV file whose first line names the columns. Without --hub, each column is a template variable, `uid` among
-    /// them. - for standard input.
+    /// CSV file with the rows; its first line names the columns. Without --hub, each column is a template variable, and one is
+    /// `uid`. - for standard input.
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
-    /// Validate the manifests by the OpenAPI v3 schemas of their kinds: unknown fields, wrong types, missing fields. `cluster`:
-    /// those of the cluster that the kubeconfig names. Or a file, or a directory of files: OpenAPI v3 documents (kubectl get --raw
-    /// /openapi/v3/apis/apps/v1 > apps-v1.json), and CustomResourceDefinitions. Default: the manifests are not validated, and no
-    /// cluster is asked.
+    /// Validate the manifests against the OpenAPI v3 schemas of their kinds: unknown fields, wrong types, missing fields. With
+    /// `cluster`, lynqgate asks the cluster of the kubeconfig. Otherwise give a file, or a directory of files: OpenAPI v3 documents
+    /// (kubectl get --raw /openapi/v3/apis/apps/v1 > apps-v1.json), and CustomResourceDefinitions. Default: lynqgate validates no
+    /// manifest, and asks no cluster.
     #[arg(long, value_name = "cluster|PATH")]
     schemas: Option<PathBuf>,
-    /// Directory of the golden files: what is expected for each LynqNode, without values of Secrets.
+    /// Directory of the golden files: one for each LynqNode, with its resources but no values of Secrets.
     #[arg(long, value_name = "DIRECTORY")]
     golden: Option<PathBuf>,
-    /// Write the golden files, and delete those of rows that are gone.
+    /// Write the golden files, and delete the files of rows that no longer exist.
     #[arg(long, requires = "golden")]
     update: bool,
-    /// Form of the answer.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
     #[command(flatten)]

@@ -24,7 +24,7 @@ pub fn check(ended: Result<(), JoinError>) {
 }
 
 pub fn end(why: &str) -> ! {
-    tracing::error!("{why}; the process ends, and its pod starts it anew");
+    tracing::error!("{why}; the process ends, and its pod restarts it");
     process::end_with(CANNOT_GO_ON, why)
 }
 

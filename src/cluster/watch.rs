@@ -249,7 +249,7 @@ impl Watch {
                         | watcher::Error::WatchFailed(error) => unanswered(error),
                         other => other.to_string(),
                     };
-                    tracing::warn!(%kind, error = why, "a watch was interrupted; it is taken up again")
+                    tracing::warn!(%kind, error = why, "a watch was interrupted; restarting it")
                 }
             }
         }

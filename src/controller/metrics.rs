@@ -285,12 +285,12 @@ impl Metrics {
         );
         registry.register(
             "lynqgate_rollout_halted",
-            "1 while nothing but a correction moves the rollout on: its phase is Failed, or it is stalled",
+            "1 if the rollout is failed or stalled, so that only a correction continues it",
             inner.halted.clone(),
         );
         registry.register_with_unit(
             "lynqgate_hub_last_sync_timestamp",
-            "When the hub's rows were last read and acted on; before the first time here, since when they are not, as far as its status tells",
+            "Time of the hub's last complete sync; before the first one of this leader, since when its status says that the rows cannot be read",
             Unit::Seconds,
             inner.last_sync.clone(),
         );
@@ -348,7 +348,7 @@ impl Metrics {
         );
         registry.register_with_unit(
             "lynqnode_reconcile_duration",
-            "How long a look at a node took, by its result",
+            "Duration of a node's reconciliation, by its result",
             Unit::Seconds,
             inner.looks.clone(),
         );

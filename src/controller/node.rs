@@ -98,7 +98,7 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
             Some(Backoff::CONFLICT.first)
         }
         Err(error) => {
-            tracing::warn!(node = %key, %error, "the node could not be looked after; trying again");
+            tracing::warn!(node = %key, %error, "the node could not be reconciled; trying again");
             reconciler.note_failed(&error.to_string()).await;
             Some(Backoff::NODE.after(reconciler.memory.failures))
         }
@@ -294,15 +294,18 @@ impl NodeReconciler<'_> {
 
     fn tell_bypass(&self, node: &NodeDigest) {
         self.world.metrics.bypassed();
-        let text = "its content was written past lynqgate's admission webhook; nothing of that is applied, and it is held \
-                    for a release like any other change: to keep it from being released, annotate it lynq.sh/discard-edit=true, which has the \
-                    hub render it from its row again. See that the webhook configurations and the CustomResourceDefinitions are as \
-                    installed";
+        let text = format!(
+            "somebody wrote its content past lynqgate's webhooks; lynqgate holds that content like any other change. To keep it from going \
+             live: kubectl annotate lynqnode {} {}={}. Then check the webhooks and the CustomResourceDefinitions: lynqgate check",
+            node.key.name,
+            names::DISCARD_EDIT,
+            names::TRUE
+        );
         let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
         tracing::warn!(node = %node.key, text);
         self.world
             .events
-            .tell(&about, EventReason::PastTheGate, text.to_owned());
+            .tell(&about, EventReason::PastTheGate, text);
     }
 
     /// The release loop may wait for the last first look.
@@ -336,7 +339,7 @@ impl NodeReconciler<'_> {
             return;
         }
         let text = format!(
-            "lynqgate cannot look after it: {why}. It counts as not ready until that is mended, and is tried again, at the latest after 30 s"
+            "lynqgate cannot reconcile it: {why}. It counts as not ready until you correct that; lynqgate retries within 30 s"
         );
         let is_news = self.memory.failures == LASTING;
         self.note_in_vain(&node, text, is_news).await;

@@ -159,7 +159,7 @@ pub async fn reconcile(world: Arc<World>, key: SetKey) -> Option<Duration> {
             if matches!(error, ApiError::Conflict(_)) {
                 return Some(Backoff::CONFLICT.first);
             }
-            tracing::warn!(statefulset = %partition::key(&key.0, &key.1), %error, "its partition could not be looked at; trying again");
+            tracing::warn!(statefulset = %partition::key(&key.0, &key.1), %error, "its partition could not be checked; trying again");
             Some(Backoff::PARTITION.after(memory.failures))
         }
     }

@@ -58,7 +58,7 @@ impl ConfigMap {
                 (Some(_), Some(_)) => {
                     return Err(SourceError::Malformed {
                         line: 1,
-                        cause: "a column that the hub maps is there twice",
+                        cause: "a column that the hub maps appears twice",
                     });
                 }
                 (None, _) => return Err(missing(column, "the ConfigMap")),
@@ -307,7 +307,7 @@ mod tests {
             (
                 Format::Csv,
                 "id,id,active,plan\n",
-                "line 1 of the rows cannot be read: a column that the hub maps is there twice",
+                "line 1 of the rows cannot be read: a column that the hub maps appears twice",
             ),
             (
                 Format::Csv,

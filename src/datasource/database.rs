@@ -90,8 +90,7 @@ impl Password {
                  kubectl create secret --from-literal)",
             ),
             () if !is_trimmed(char::is_whitespace) => Some(
-                "the password in the Secret begins or ends with a space, which counts as part of it; store it without one, if \
-                 that is not meant",
+                "the password in the Secret begins or ends with a space, which counts as part of it; store it without one, unless you mean it",
             ),
             () => None,
         }

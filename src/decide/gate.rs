@@ -119,9 +119,8 @@ pub enum Denial {
         reason: content::TooDeep,
     },
     #[error(
-        "lynqnode {node}: this write leaves {what}. Either lynqgate's mutating webhook has not seen it (look at the \
-         MutatingWebhookConfiguration that lynqgate was installed with: is it there, and as installed?), or another webhook \
-         changed it afterwards (that one must leave LynqNodes alone, or have reinvocationPolicy: IfNeeded)"
+        "lynqnode {node}: this write leaves {what}. If lynqgate's mutating webhook did not see it, install the webhook again (lynqgate \
+         check). If another webhook changed it afterwards, exclude LynqNodes from that one, or give it reinvocationPolicy: IfNeeded"
     )]
     Tampered { node: String, what: &'static str },
 }
@@ -159,9 +158,8 @@ pub fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
     }
     if write.new.annotation(names::FORCE_ROLLOUT) == Some(names::TRUE) && next.state.held() {
         warnings.push(format!(
-            "{}: lynqnode {} waits all the same, until its hub has rendered it and it is known which objects Lynq left of it: what \
-             Lynq left, and what looks like a template, never goes live as it is. lynqgate explain node {} says what is missing; if \
-             nothing comes of it, see the hub's conditions",
+            "{}: lynqnode {} still waits, because Lynq made it, or its content looks like a template: its hub must render it first, and \
+             lynqgate must find the objects that Lynq left. To see what is missing: lynqgate explain node {}",
             names::FORCE_ROLLOUT,
             name(write),
             name(write)

@@ -228,7 +228,7 @@ fn held_text(webhook: &Webhook, object: &Value) -> String {
         Some(Policy {
             force: Some(force), ..
         }) => format!(
-            "held: lynqnode {name} goes live as soon as lynqgate has looked at it; no window applies: {force}"
+            "held: lynqnode {name} goes live as soon as lynqgate has checked it; no window applies: {force}"
         ),
         Some(policy) if policy.of_form.paused => {
             format!("held: lynqnode {name} waits, because form {form} is paused")
@@ -243,7 +243,7 @@ fn held_text(webhook: &Webhook, object: &Value) -> String {
                 format!("held: lynqnode {name} waits for a slot of form {form} (rollout.domains)")
             }
             (Skew::Count(0), Skew::Count(0)) => format!(
-                "held: lynqnode {name} goes live as soon as lynqgate has looked at it; form {form} has no window"
+                "held: lynqnode {name} goes live as soon as lynqgate has checked it; form {form} has no window"
             ),
             (Skew::Count(0), skew) => format!(
                 "held: lynqnode {name} waits for a slot of the hub of form {form} (maxSkew {skew})"

@@ -11,7 +11,7 @@ use crate::operator::Operator;
 const NO_TIME: [&str; 3] = [
     "did not come within",
     "it took more than",
-    "there was no time for more",
+    "timed out",
 ];
 
 /// Whether `kubectl apply` was taken, and what it said. A dry run for whose trial there was no time is made again.

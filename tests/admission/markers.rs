@@ -153,6 +153,6 @@ async fn the_force_annotation_lets_a_node_go_although_its_form_is_paused() -> Re
     }
     let forced = fleet.get("LynqNode", "t0-web").await?;
     assert!(!is_held(&forced), "{forced}");
-    let said = "lynq.sh/force-rollout is on it: its changes go live at once, whatever the window says, until it is taken off";
+    let said = "lynq.sh/force-rollout is on it: its changes go live at once, past the window, until you remove it";
     fleet.event("t0-web", "Forced", said).await
 }

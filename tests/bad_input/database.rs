@@ -183,7 +183,7 @@ fn cases(product: Product) -> Vec<Case> {
                 "a view that cannot be computed",
                 "ALTER TABLE tenants RENAME TO renters; CREATE VIEW tenants AS SELECT id, 1 / (SELECT COUNT(*) - 2 FROM renters) active, url, plan, image FROM renters",
                 "DROP VIEW tenants; ALTER TABLE renters RENAME TO tenants",
-                "the database refused with error 22012: the view cannot be computed from the data that are there; mend the view or the data",
+                "the database refused with error 22012: the database cannot compute the view from its data; correct the view or the data",
             )
             },
         ],

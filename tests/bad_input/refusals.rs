@@ -272,8 +272,8 @@ async fn what_is_deleted_again_and_again_is_made_again_at_pauses() -> Result<()>
     fleet
         .apply(&form(&fleet, "once", &json!({ "jobs": [job] })))
         .await?;
-    let said = "LynqNode has 1 failed resources: Job t0-job: it is deleted each time before it has completed, by its \
-                ttlSecondsAfterFinished after a failure, or by somebody else; lynqgate runs it again at growing pauses of up to 1 minute";
+    let said = "LynqNode has 1 failed resources: Job t0-job: it is deleted each time before it has completed, by its ttlSecondsAfterFinished \
+                after a failure, or by somebody else; lynqgate runs it again with a backoff of up to 1 minute";
     wait::until("the node says so", SOON, async || {
         let _ = fleet
             .api("Job")

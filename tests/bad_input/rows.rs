@@ -188,7 +188,8 @@ async fn a_name_that_is_taken() -> Result<()> {
     });
     fleet.apply(&node).await?;
     fleet.insert(1..3).await?;
-    let said = "LynqNode t1-web: the node of this name is of hub \"other\", and is made here once it is gone there: see the condition DeletionsHeld of that hub; or rename the form";
+    let said = "LynqNode t1-web: the node of this name belongs to hub \"other\", and lynqgate creates it here once it is deleted there: see the \
+                condition DeletionsHeld of that hub; or rename the form";
     let bad = ("RowsSkipped", "True", "UnusableRows");
     fleet.says(("LynqHub", "tenants"), bad, said).await?;
     fleet.event("tenants", "RowsSkipped", said).await?;

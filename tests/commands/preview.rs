@@ -23,6 +23,13 @@ t6,1,https://t6.example.com/,pro,
 
 fn form(fleet: &Fleet, image: &str, password: &str) -> Value {
     let mut form = fleet.form(image, json!(ROWS), 0);
+    let map = |id: &str, policy: &str| {
+        json!({
+            "id": id, "nameTemplate": format!("{{{{ .uid }}}}-{id}"), "deletionPolicy": policy,
+            "spec": {"apiVersion": "v1", "kind": "ConfigMap"},
+        })
+    };
+    form["spec"]["configMaps"] = json!([map("cache", "Delete"), map("notes", "Retain")]);
     form["spec"]["secrets"] = json!([{
         "id": "login", "nameTemplate": "{{ .uid }}-login",
         "spec": {"apiVersion": "v1", "kind": "Secret", "stringData": {"password": password}},
@@ -79,6 +86,11 @@ async fn a_form_is_compared_with_what_runs_before_it_is_applied() -> Result<()> 
         .types(1, &format!("test misspelled.yaml {rest}"))
         .await?;
     terminal.types(0, &format!("test good.yaml {rest}")).await?;
+    // What becomes of an object that the form no longer has.
+    let mut without = stored.clone();
+    without["spec"]["configMaps"] = json!([]);
+    terminal.write("form.yaml", &without.to_string())?;
+    terminal.types(1, "diff -f form.yaml").await?;
 
     // Two forms, one of which the cluster does not have.
     let mut other = stored.clone();

@@ -52,8 +52,8 @@ const BOTH: [Case; 9] = [
     Case {
         name: "a password with a space",
         password: " right",
-        message: "the database denies user \"mary\" access; the password in the Secret begins or ends with a space, which counts as part \
-            of it; store it without one, if that is not meant",
+        message: "the database denies user \"mary\" access; the password in the Secret begins or ends with a space, which counts as part of it; \
+                  store it without one, unless you mean it",
         ..GOOD
     },
     Case {
@@ -121,7 +121,7 @@ const MARIADB: [Case; 5] = [
         name: "broken view",
         table: "broken",
         message: "the database refused with error 1356: the view refers to tables, columns or functions that are missing \
-            or forbidden; mend the view or the rights of its definer",
+            or forbidden; correct the view or the rights of its definer",
         ..GOOD
     },
 ];
@@ -204,15 +204,13 @@ const POSTGRESQL: [Case; 18] = [
     Case {
         name: "a view that divides by zero",
         table: "divides",
-        message: "the database refused with error 22012: the view cannot be computed from the data that are there; mend the \
-            view or the data",
+        message: "the database refused with error 22012: the database cannot compute the view from its data; correct the view or the data",
         ..GOOD
     },
     Case {
         name: "a function of the view refers to a table that is gone",
         table: "broken",
-        message: "the database refused with error 42P01: the view refers to tables, functions or types that are missing; mend \
-            the view",
+        message: "the database refused with error 42P01: the view refers to tables, functions or types that are missing; correct the view",
         ..GOOD
     },
     Case {

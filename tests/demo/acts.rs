@@ -89,7 +89,7 @@ pub async fn bad_change(stage: &mut Stage) -> Result<()> {
         .await?;
     let full_after = applied.elapsed().as_secs_f64();
     stage.screen.good(&format!(
-        "the window was full after {full_after:.1} s, and nothing more is let go"
+        "the window was full after {full_after:.1} s, and lynqgate releases nothing more"
     ));
     stage.shell("kubectl get lynqnode | head -n 8").await?;
     stage
@@ -169,7 +169,7 @@ pub async fn force(stage: &mut Stage) -> Result<()> {
         .headline("One tenant by force, then back: web:2.2");
     stage
         .screen
-        .say("While a form is paused nothing is let go, except by force.");
+        .say("While a form is paused, lynqgate releases nothing, except by force.");
     let (old, new) = (image("2.1"), image("2.2"));
     let mut log = stage.cluster.audit().await?;
     stage
@@ -200,7 +200,7 @@ pub async fn force(stage: &mut Stage) -> Result<()> {
         .await?;
     stage
         .screen
-        .say("And back. What was not let go yet is taken back without a trace:");
+        .say("And back. lynqgate takes back what it has not released yet, without a trace:");
     stage.shell(&apply("2.1")).await?;
     complete(stage, &old).await?;
     stage

@@ -93,7 +93,8 @@ async fn all_rows_gone(cluster: &Cluster, product: Product) -> Result<()> {
     let fleet = fleet_on(cluster, product, 7).await?;
     let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
     fleet.database.execute("DELETE FROM tenants").await?;
-    let said = "7 of 7 nodes have no active row any more; none of them is deleted, because that is more than half. Mend the rows, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
+    let said = "7 of 7 nodes have no active row any more; lynqgate deletes none of them, because that is more than half. Correct the rows; or, to \
+                delete these nodes and their objects, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
     fleet.says(HUB, HELD, said).await?;
     fleet.event("tenants", "DeletionsHeld", said).await?;
     ensure!(
@@ -170,7 +171,8 @@ async fn half_of_the_rows_gone(cluster: &Cluster, product: Product) -> Result<()
         .database
         .execute("UPDATE tenants SET active = 'no' WHERE id < 't5'")
         .await?;
-    let said = "6 of 11 nodes have no active row any more; none of them is deleted, because that is more than half. Mend the rows, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"6\"";
+    let said = "6 of 11 nodes have no active row any more; lynqgate deletes none of them, because that is more than half. Correct the rows; or, \
+                to delete these nodes and their objects, annotate the hub with lynq.sh/confirm-deletions=\"6\"";
     fleet.says(HUB, HELD, said).await?;
     fleet
         .database
@@ -206,7 +208,8 @@ async fn table_swapped(cluster: &Cluster, product: Product) -> Result<()> {
     ] {
         fleet.database.execute(statement).await?;
     }
-    let said = "7 of 7 nodes have no active row any more; none of them is deleted, because that is more than half. Mend the rows, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
+    let said = "7 of 7 nodes have no active row any more; lynqgate deletes none of them, because that is more than half. Correct the rows; or, to \
+                delete these nodes and their objects, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
     fleet.says(HUB, HELD, said).await?;
     // As many new nodes as old ones are there by now, and none of the old ones goes for it.
     let waits = ("Held", "True", "DeletionsHeld");
@@ -248,7 +251,8 @@ async fn a_row_without_uid(cluster: &Cluster) -> Result<()> {
         .database
         .execute("UPDATE tenants SET id = NULL WHERE id = 't1'")
         .await?;
-    let said = "1 of 3 nodes has no active row any more; none of them is deleted, because 1 active row has no usable uid and may be theirs. Mend the rows, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"1\"";
+    let said = "1 of 3 nodes has no active row any more; lynqgate deletes none of them, because 1 active row has no usable uid and may be theirs. \
+                Correct the rows; or, to delete these nodes and their objects, annotate the hub with lynq.sh/confirm-deletions=\"1\"";
     fleet.says(HUB, HELD, said).await?;
     fleet
         .database
@@ -276,7 +280,9 @@ async fn form_gone(cluster: &Cluster) -> Result<()> {
         .api("LynqForm")
         .delete("web", &DeleteParams::default())
         .await?;
-    let said = "7 of 14 nodes have no form any more; none of them is deleted, because no more than 5 nodes go unasked with their form. Bring the form back, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
+    let said = "7 of 14 nodes have no form any more; lynqgate deletes none of them, because more than 5 nodes of a deleted form need a \
+                confirmation. Apply the form again; or, to delete these nodes and their objects, annotate the hub with \
+                lynq.sh/confirm-deletions=\"7\"";
     fleet.says(HUB, HELD, said).await?;
     until_maps(&fleet, &maps).await?;
     confirm(&fleet, "7").await?;
@@ -293,7 +299,8 @@ async fn form_changed_while_deletions_are_held(cluster: &Cluster) -> Result<()> 
         .database
         .execute("DELETE FROM tenants WHERE id < 't6'")
         .await?;
-    let said = "6 of 9 nodes have no active row any more; none of them is deleted, because that is more than half. Mend the rows, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"6\"";
+    let said = "6 of 9 nodes have no active row any more; lynqgate deletes none of them, because that is more than half. Correct the rows; or, to \
+                delete these nodes and their objects, annotate the hub with lynq.sh/confirm-deletions=\"6\"";
     fleet.says(HUB, HELD, said).await?;
     let mut changed = map("app", "-app");
     changed["spec"]["data"]["plan"] = json!("new-{{ .plan }}");
@@ -331,7 +338,8 @@ async fn own_limit(cluster: &Cluster) -> Result<()> {
         .await?;
     fleet.until_names("LynqNode", &["t1-web", "t2-web"]).await?;
     fleet.database.execute("DELETE FROM tenants").await?;
-    let said = "2 of 2 nodes have no active row any more; none of them is deleted, because spec.guard.maxDeletions allows 1 at a time. Mend the rows, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"2\"";
+    let said = "2 of 2 nodes have no active row any more; lynqgate deletes none of them, because spec.guard.maxDeletions allows 1 at a time. \
+                Correct the rows; or, to delete these nodes and their objects, annotate the hub with lynq.sh/confirm-deletions=\"2\"";
     fleet.says(HUB, HELD, said).await?;
     fleet
         .change(
@@ -416,7 +424,8 @@ async fn a_join_without_a_condition(cluster: &Cluster) -> Result<()> {
     fleet.change("LynqHub", "tenants", &guard).await?;
     fleet.change("LynqHub", "tenants", &reads("few")).await?;
     let held = ("CreationsHeld", "True", "TooManyCreations");
-    let said = "150 new nodes wait: spec.guard.maxCreations allows 5 at a time. Correct the rows, or, if they shall be made, annotate the hub with lynq.sh/confirm-creations=\"150\"";
+    let said = "150 new nodes wait: spec.guard.maxCreations allows 5 at a time. Correct the rows; or, to create these nodes, annotate the hub \
+                with lynq.sh/confirm-creations=\"150\"";
     fleet.says(HUB, held, said).await?;
     fleet.event("tenants", "CreationsHeld", said).await?;
     until_maps(&fleet, &[("t0-app", "big"), ("t1-app", "big")]).await?;

@@ -168,8 +168,8 @@ async fn a_deleted_hub_takes_its_nodes_along(cluster: &Cluster) -> Result<()> {
             None => String::new(),
         };
         let said = format!(
-            "LynqHub {0}/tenants: its 7 nodes and their objects would be deleted with it: t0-web, t1-web, t2-web and 4 more.{says} If \
-             they shall go, run `kubectl annotate --overwrite lynqhub tenants -n {0} lynq.sh/confirm-hub-deletion=7`, and delete the \
+            "LynqHub {0}/tenants: its 7 nodes and their objects would be deleted with it: t0-web, t1-web, t2-web and 4 more.{says} To delete \
+             them, run `kubectl annotate --overwrite lynqhub tenants -n {0} lynq.sh/confirm-hub-deletion=7`, and delete the \
              hub again",
             fleet.namespace
         );

@@ -200,7 +200,7 @@ async fn the_command_follows(scene: &Scene) -> Result<()> {
 
     scene.kubectl(&["cordon", "k8s-1"]).await?;
     let (code, said, errors) = scene.drain(&["k8s-3", "--for=2h", "--timeout=8s"]).await?;
-    let unfinished = "Kubernetes node k8s-3 is not drained after 8 s; its maintenance goes on";
+    let unfinished = "Kubernetes node k8s-3 is not drained after 8 s; its maintenance continues";
     ensure!(
         code == Some(3) && errors.contains(unfinished),
         "{code:?} {errors}"

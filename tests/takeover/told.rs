@@ -64,7 +64,7 @@ async fn a_hub_that_goes(cluster: &Cluster) -> Result<()> {
         .delete("tenants", &DeleteParams::default())
         .await?;
     let said = [
-        "is being deleted: all of its nodes go with it",
+        "is being deleted: all of its nodes are deleted with it",
         "t3-web is deleted: its hub is being deleted",
     ];
     says(cluster, &fleet, &said, &["taken over"]).await
@@ -118,12 +118,12 @@ async fn what_the_form_drops_takes_or_pauses(cluster: &Cluster) -> Result<()> {
         .patch_status("t0-web", &params, &patch)
         .await?;
     let said = [
-        "t0-web (waits for its turn): ConfigMap/NS/t0-alien is made; w: the cluster has no kind Widget",
+        "t0-web (waits for its turn): ConfigMap/NS/t0-alien is created; w: the cluster has no kind Widget",
         "t1-web (at once, as lynq.sh/force-rollout=true is on it, its form or its hub): ",
         "ConfigMap/NS/t1-kept is left behind, as its deletionPolicy says",
         "ConfigMap/NS/t1-alien becomes this node's: it is nobody's, and its conflictPolicy is Force; it changes: /data/plan",
         "ConfigMap/NS/t2-alien becomes this node's: it was left behind as an orphan",
-        "t3-web is being deleted already",
+        "t3-web is already being deleted",
     ];
     says(
         cluster,
@@ -172,7 +172,7 @@ async fn what_waits_for_a_confirmation(cluster: &Cluster) -> Result<()> {
         .execute("UPDATE tenants SET id = CONCAT('n', id) WHERE id <> 't0'")
         .await?;
     let said = [
-        "nt1-web (waits until the deletions are confirmed, see below): the node is made",
+        "nt1-web (waits until the deletions are confirmed, see below): the node is created",
         "deletions: ",
     ];
     says(cluster, &fleet, &said, &[]).await

@@ -41,11 +41,11 @@ enum Error {
         old: String,
         new: String,
     },
-    #[error("hub {hub}: its rows cannot be read: {why}")]
+    #[error("hub {hub}: cannot read its rows: {why}")]
     Rows { hub: String, why: String },
     #[error(
-        "hub {hub}: its rows cannot be read from here: {why}. Give the rows with --rows rows.csv, or run the command where lynqgate \
-         runs: kubectl exec -i -n {operator_namespace} deploy/{} -- /lynqgate diff -n {namespace} -f - < {file}",
+        "hub {hub}: cannot read its rows from here: {why}. Give the rows with --rows rows.csv, or run the command where lynqgate runs:\n  \
+         kubectl exec -i -n {operator_namespace} deploy/{} -- /lynqgate diff -n {namespace} -f - < {file}",
         names::OPERATOR
     )]
     OutOfReach {

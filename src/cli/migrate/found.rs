@@ -176,19 +176,19 @@ impl MigrationReport {
     }
 
     pub fn goes_already(&mut self, node: &str) {
-        let why = "it is being deleted already, and no row asks for it";
+        let why = "it is already being deleted, and no active row requires it";
         self.deletions.insert(node.to_owned(), why.to_owned());
     }
 
     /// With the hub the garbage collector takes its nodes.
     pub fn goes(&mut self, hub: &Hub, nodes: &[Arc<NodeDigest>]) {
         if hub.finalizers.iter().any(|finalizer| finalizer == "orphan") {
-            self.going = Some("its nodes are left behind, and nobody looks after them");
+            self.going = Some("its nodes are left behind, and no hub manages them");
             return;
         }
         self.going = Some(
-            "all of its nodes go with it, and what runs of them, but for what has deletionPolicy: Retain; to keep a node, take its \
-             owner reference to the hub off it before the hub is gone",
+            "all of its nodes are deleted with it, and their objects, except those with deletionPolicy: Retain; to keep a node, remove its owner \
+             reference to the hub before the hub is gone",
         );
         for node in nodes {
             let why = "its hub is being deleted";
@@ -202,7 +202,7 @@ impl fmt::Display for MigrationReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "lynqhub {}/{}", self.namespace, self.hub)?;
         if let Some(problem) = &self.problem {
-            return writeln!(f, "  cannot be looked at: {problem}");
+            return writeln!(f, "  cannot be checked: {problem}");
         }
         if let Some(what) = self.going {
             writeln!(f, "  is being deleted: {what}")?;
@@ -219,12 +219,12 @@ impl fmt::Display for MigrationReport {
                         known += 1;
                         continue;
                     }
-                    NodeOutcome::New { when, .. } => format!("({when}): the node is made"),
+                    NodeOutcome::New { when, .. } => format!("({when}): the node is created"),
                     NodeOutcome::Changes { when, changes, .. } => {
                         format!("({when}): {}", changes.join("; "))
                     }
                     NodeOutcome::MadeAnew => {
-                        "is being deleted already: its objects go, and it is made anew after that"
+                        "is already being deleted: its objects are deleted, and then lynqgate creates it again"
                             .to_owned()
                     }
                     NodeOutcome::Waits { why } => format!("waits already: {why}"),
@@ -240,13 +240,13 @@ impl fmt::Display for MigrationReport {
                 0 => writeln!(f)?,
                 known => writeln!(
                     f,
-                    "; {known} are lynqgate's already, and are written anew: their changes wait as ever"
+                    "; {known} are lynqgate's already, and are written again: their changes wait as usual"
                 )?,
             }
             if self.paused_forms.contains(form) {
                 writeln!(
                     f,
-                    "    it is paused (rollout.paused): until that ends nothing of it goes but by force, also where nothing changes"
+                    "    it is paused (rollout.paused): until it is resumed, nothing of it goes live except by force, even where nothing changes"
                 )?;
             }
             for line in shown.iter().take(SHOWN_MAX) {
@@ -372,7 +372,7 @@ mod tests {
         goes.goes(&hub(json!(["lynq.sh/hub-finalizer"])), &nodes);
         let text = goes.to_string();
         assert!(
-            text.contains("is being deleted: all of its nodes go with it"),
+            text.contains("is being deleted: all of its nodes are deleted with it"),
             "{text}"
         );
         assert!(
@@ -406,8 +406,8 @@ mod tests {
             "form web: 1 of 4 nodes are taken over as they are; 1 are lynqgate's already",
             "it is paused (rollout.paused)",
             "t0-web waits already: WindowFull: waits for a slot",
-            "t1-web is being deleted already: its objects go, and it is made anew",
-            "t4-web is deleted: it is being deleted already",
+            "t1-web is already being deleted: its objects are deleted, and then",
+            "t4-web is deleted: it is already being deleted",
         ] {
             assert!(text.contains(said), "{text}");
         }

@@ -134,20 +134,20 @@ pub fn webhook_url(text: &str) -> Result<WebhookUrl, &'static str> {
 
 #[derive(clap::Args)]
 pub struct OfMaintenance {
-    /// Take Kubernetes nodes into maintenance: those with the annotation lifecycle.metal3.io/maintenance, which has the seconds,
-    /// are cordoned and drained under a Lease. It needs the rights of the component node-maintenance.
+    /// Cordon and drain Kubernetes nodes that have the annotation lifecycle.metal3.io/maintenance (seconds), under a Lease.
+    /// Needs the rights of the component node-maintenance.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = truth)]
     node_maintenance: bool,
-    /// Holder of those Leases: another program with another name keeps away from a Kubernetes node while lynqgate holds its Lease.
+    /// Holder of these Leases. A program with another holder leaves a Kubernetes node alone while lynqgate holds its Lease.
     #[arg(long, default_value = names::DEFAULT_HOLDER, value_parser = NonEmptyStringValueParser::new())]
     maintenance_holder: String,
-    /// Kubernetes nodes in maintenance at a time, at least 1; the others wait.
+    /// Number of Kubernetes nodes in maintenance at a time, at least 1; the others wait.
     #[arg(long, default_value = "1", value_parser = count)]
     max_nodes_in_maintenance: usize,
-    /// Evict pods with emptyDir volumes, too. What is in these volumes is lost.
+    /// Evict pods with emptyDir volumes, too. The data in these volumes are lost.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = truth)]
     drain_emptydir_pods: bool,
-    /// Evict pods without a controller, too. Nobody makes them again.
+    /// Evict pods without a controller, too. No controller creates them again.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = truth)]
     drain_unmanaged_pods: bool,
 }
@@ -170,31 +170,31 @@ impl OfMaintenance {
 
 #[derive(clap::Args)]
 pub struct OfLynq {
-    /// Lynq's: not needed, forms are part of the work on their hubs.
+    /// Lynq's flag, ignored: lynqgate reconciles forms with their hubs.
     #[arg(long, value_name = "N", value_parser = count)]
     form_concurrency: Option<usize>,
-    /// Lynq's: not used. lynqgate makes the certificate of its webhooks itself, and renews it.
+    /// Lynq's flag, ignored: lynqgate creates and renews the certificate of its webhooks itself.
     #[arg(long, value_name = "DIRECTORY")]
     webhook_cert_path: Option<String>,
-    /// Lynq's: not used, like --webhook-cert-path.
+    /// Lynq's flag, ignored like --webhook-cert-path.
     #[arg(long, value_name = "FILE")]
     webhook_cert_name: Option<String>,
-    /// Lynq's: not used, like --webhook-cert-path.
+    /// Lynq's flag, ignored like --webhook-cert-path.
     #[arg(long, value_name = "FILE")]
     webhook_cert_key: Option<String>,
-    /// Lynq's: not used, HTTP/1.1 is all that is served.
+    /// Lynq's flag, ignored: lynqgate serves HTTP/1.1 only.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = truth)]
     enable_http2: bool,
-    /// Lynq's: not used, there is no such profile of a program that is not written in Go.
+    /// Lynq's flag, ignored: only programs in Go have such profiles.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = truth)]
     enable_pprof: bool,
-    /// Lynq's: the same as --zap-encoder=console --zap-log-level=debug, where these are not given.
+    /// Lynq's flag: sets --zap-encoder=console and --zap-log-level=debug, unless they are given.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = truth)]
     pub zap_devel: bool,
-    /// Lynq's: not used, no stack is logged.
+    /// Lynq's flag, ignored: lynqgate logs no stack traces.
     #[arg(long, value_name = "LEVEL")]
     zap_stacktrace_level: Option<String>,
-    /// Lynq's: not used, times are logged as RFC 3339 has them.
+    /// Lynq's flag, ignored: lynqgate logs times in RFC 3339.
     #[arg(long, value_name = "ENCODING")]
     zap_time_encoding: Option<String>,
 }

@@ -230,7 +230,8 @@ async fn complete_record(world: &World, key: &ObjectKey) -> Result<Option<Value>
         object = world.objects.merge_status(key, &patch).await?;
         let node = world.nodes.learn(&object);
         if node.status.applied_kinds != kinds {
-            let why = "what Lynq left of it cannot be recorded, for its definition has no field status.appliedKinds: install lynqgate's";
+            let why = "lynqgate cannot record what Lynq left of it, because the CustomResourceDefinition has no field status.appliedKinds: \
+                       install lynqgate's";
             return Err(ApiError::Refused(why.to_owned()));
         }
     }
@@ -286,7 +287,7 @@ pub async fn spend(
             names::CONFIRM_CREATIONS => "creations",
             _ => "deletions",
         };
-        let note = format!("{annotation} was taken off: no {what} are held");
+        let note = format!("lynqgate removed {annotation}: no {what} are held");
         world
             .events
             .tell(&about, EventReason::ConfirmationNotNeeded, note);

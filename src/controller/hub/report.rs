@@ -188,8 +188,7 @@ pub async fn interrupted(world: &World, hub: &Hub, memory: &mut HubMemory, error
 
 /// The hub is deleted, and cannot be let go.
 pub fn stays(world: &World, hub: &Hub, memory: &mut HubMemory, error: &ApiError) {
-    let text =
-        format!("the finalizer that Lynq left cannot be taken off: {error}; it is tried again");
+    let text = format!("lynqgate cannot remove the finalizer that Lynq left: {error}; it retries");
     say(world, hub, memory, &WRITES, Some(text));
 }
 

@@ -155,7 +155,7 @@ fn queues(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Err
         ),
     ];
     let depths = queues.map(|(name, depth, _)| ([("name", name)], depth as i64));
-    let help = "Objects that are due to be looked at";
+    let help = "Objects that are due to be reconciled";
     gauge(encoder, "workqueue_depth", help, depths.into_iter())?;
     let waits = queues.map(|(name, _, waited)| ([("name", name)], seconds(waited)));
     let help = "How long the object has been due that waits longest";

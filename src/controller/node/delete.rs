@@ -97,7 +97,9 @@ impl NodeReconciler<'_> {
             )
         });
         let unread = not_taken_over.unread.first().map(|why| {
-            format!("the lynqnode stays until it is known which of the objects that Lynq made for it are there: {why}")
+            format!(
+                "the lynqnode stays until lynqgate knows which objects Lynq created for it: {why}"
+            )
         });
         if let Some(text) = outside.or(unlisted).or(unread) {
             tracing::warn!(node = %node.key, text);
@@ -114,7 +116,7 @@ impl NodeReconciler<'_> {
                 all => format!(" (and {} more)", all - 1),
             };
             let text = format!(
-                "nobody can say which object Lynq recorded as {what}{more}; if it is there, it is left behind: delete it by hand"
+                "lynqgate cannot find the object that Lynq recorded as {what}{more}. If it exists, it stays: delete it by hand"
             );
             tracing::warn!(node = %node.key, text);
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);

@@ -78,8 +78,7 @@ pub fn with_way_out(key: &ObjectKey, error: ApiError) -> ApiError {
     match error {
         ApiError::Invalid { text, why } if is_immutable => {
             let by_hand = by_hand(key);
-            let text =
-                format!("{text}. That cannot be changed on the object that is there: {by_hand}");
+            let text = format!("{text}. That field cannot change on an existing object: {by_hand}");
             ApiError::Invalid { text, why }
         }
         error => error,

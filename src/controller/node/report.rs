@@ -50,7 +50,7 @@ impl NodeReconciler<'_> {
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
             let force = names::FORCE_ROLLOUT;
             let note = format!(
-                "{force} is on it: its changes go live at once, whatever the window says, until it is taken off"
+                "{force} is on it: its changes go live at once, past the window, until you remove it"
             );
             self.world.events.tell(&about, EventReason::Forced, note);
         }

@@ -35,7 +35,7 @@ impl NodeReconciler<'_> {
                 && let Err(error) = self.forget_row(node).await
             {
                 // No reason not to look after what runs.
-                tracing::warn!(node = %node.key, %error, "the row that Lynq left could not be taken off");
+                tracing::warn!(node = %node.key, %error, "the row that Lynq left could not be removed");
             }
             return Ok(());
         }
@@ -164,8 +164,8 @@ pub async fn foresee(
             let makes =
                 |key: &&ObjectKey| foreseen.effects.contains(&Effect::Makes((*key).clone()));
             if key.is_none_or(|key| makes(&key)) {
-                let why = "Lynq recorded it in a namespace that its form had as a template, and the form does not name it there any \
-                           more; if it is there, it is left behind: look for it, and delete it by hand";
+                let why = "Lynq recorded it in a namespace from a template, and the form does not name it there any more. If it exists, it stays: \
+                           delete it by hand";
                 foreseen.unclear(&recorded.to_string(), why.to_owned());
             }
             continue;

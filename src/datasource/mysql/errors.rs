@@ -139,8 +139,7 @@ fn refusal(code: u16) -> &'static str {
         3118 | 4151 => "the user's account is locked; unlock it there",
         3955 | 4150 => "the user is blocked after too many log-ins that failed; unblock it there",
         1356 => {
-            "the view refers to tables, columns or functions that are missing or forbidden; mend the view or the \
-             rights of its definer"
+            "the view refers to tables, columns or functions that are missing or forbidden; correct the view or the rights of its definer"
         }
         1820 | 1862 => "the user's password has expired; renew it, also in the Secret",
         _ => "look the number up in its error reference",

@@ -118,11 +118,11 @@ fn refusal(code: &str) -> &'static str {
         "25006" => "reading it would change data; read a table or a view that changes nothing",
         "42809" => "what has this name is no table or view; correct the name",
         "42P01" | "42883" | "42704" => {
-            "the view refers to tables, functions or types that are missing; mend the view"
+            "the view refers to tables, functions or types that are missing; correct the view"
         }
         "55000" => "it cannot be read now; a materialized view has to be refreshed first",
         _ if code.starts_with("22") => {
-            "the view cannot be computed from the data that are there; mend the view or the data"
+            "the database cannot compute the view from its data; correct the view or the data"
         }
         _ => "look the code up in its documentation",
     }

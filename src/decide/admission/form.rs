@@ -139,8 +139,8 @@ fn never_halts(spec: &FormSpec) -> Option<String> {
     };
     let never = policy.skew_counts == SkewCounts::All && allowed > window;
     never.then(|| {
-        "rollout.maxFailures is more than rollout.maxSkew: failed nodes fill the window before they halt the rollout, which then \
-         stands still with the phase InProgress (Stalled) in the place of Failed"
+        "rollout.maxFailures is more than rollout.maxSkew: failed nodes fill the window before they halt the rollout, which then stalls (phase \
+         InProgress) instead of failing"
             .to_owned()
     })
 }

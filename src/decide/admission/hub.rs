@@ -114,7 +114,7 @@ pub fn judge_deletion(hub: &Value, options: &Value, nodes: &[String]) -> Verdict
     Verdict {
         denied: Some(format!(
             "LynqHub {namespace}/{name}: its {count} nodes and their objects would be deleted with it: {shown} and {more} more.{confirms} \
-             If they shall go, run `kubectl annotate --overwrite lynqhub {name} -n {namespace} {}={count}`, and delete the hub again",
+             To delete them, run `kubectl annotate --overwrite lynqhub {name} -n {namespace} {}={count}`, and delete the hub again",
             names::CONFIRM_HUB_DELETION
         )),
         warnings: vec![],
@@ -312,7 +312,7 @@ mod tests {
             judge_deletion(&hub, &options, &nodes).denied
         };
         let (none, plain) = (Value::Null, json!({"propagationPolicy": "Foreground"}));
-        let end = "If they shall go, run `kubectl annotate --overwrite lynqhub tenants -n shop lynq.sh/confirm-hub-deletion=41`, and delete \
+        let end = "To delete them, run `kubectl annotate --overwrite lynqhub tenants -n shop lynq.sh/confirm-hub-deletion=41`, and delete \
                    the hub again";
         let begin = "LynqHub shop/tenants: its 41 nodes and their objects would be deleted with it: t0-web, t1-web, t2-web and 38 more.";
         assert_eq!(denied(0, none.clone(), plain.clone()), None);

@@ -192,7 +192,7 @@ mod tests {
         let begins = "143 new nodes wait: a sync of a hub with 7 nodes makes at most 100";
         assert!(all.len() == 2 && all[1].starts_with(begins), "{all:?}");
         let none = warned(&few, &rows(&[]));
-        let begins = "7 of 7 nodes have no active row any more; none of them is deleted";
+        let begins = "7 of 7 nodes have no active row any more; lynqgate deletes none of them";
         assert!(none.len() == 2 && none[1].starts_with(begins), "{none:?}");
         assert!(
             none[0].ends_with("deletes 7 (t0, t1, t2 and 4 more)"),

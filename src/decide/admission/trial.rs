@@ -315,7 +315,7 @@ impl Trial {
         }
         (self.tried < self.rows).then(|| {
             format!(
-                "tried on {} of {} rows, there was no time for more: that it renders for the others is not known",
+                "tried on {} of {} rows, then timed out",
                 self.tried, self.rows
             )
         })

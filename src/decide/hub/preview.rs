@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::api::names;
 use crate::api::resource::ResourceArrays;
+use crate::decide::child::NodeKey;
 use crate::decide::gate::annotation;
 use crate::decide::hub::findings::{Findings, Subject};
 use crate::decide::hub::sync::{NodeWrite, Plan, RenderSource, taken};
@@ -79,7 +80,7 @@ impl<'a> Preview<'a> {
             (Live::None, _) => changes.new.push(name.to_owned()),
             (Live::Hash(hash), Some(live)) => {
                 let wanted = wanted(self.source, write, object, &node);
-                match difference((hash.as_str(), &live), &wanted) {
+                match difference(&node.key, (hash.as_str(), &live), &wanted) {
                     None => changes.unchanged += 1,
                     Some(diff) => {
                         let values = row.variables.iter().map(|(_, value)| value);
@@ -121,12 +122,16 @@ fn wanted(source: &RenderSource, write: &NodeWrite, object: &Value, node: &NodeD
 }
 
 /// None if the node runs this already. `live`: what it runs, with its hash.
-fn difference((hash, live): (&str, &ResourceArrays), spec: &Value) -> Option<String> {
+fn difference(
+    node: &NodeKey,
+    (hash, live): (&str, &ResourceArrays),
+    spec: &Value,
+) -> Option<String> {
     if content::hash(Some(spec)).as_str() == hash {
         return None;
     }
     let wanted = arrays(spec).map_or_else(|| spec.clone(), |arrays| json!(arrays));
-    let diff = diff::of_contents(("live", &json!(live)), ("form", &wanted));
+    let diff = diff::of_release(node, ("live", &json!(live)), ("form", &wanted));
     Some(diff).filter(|diff| !diff.is_empty())
 }
 

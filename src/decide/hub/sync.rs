@@ -429,13 +429,12 @@ pub fn taken(
     let other = node.filter(|node| node.form != form_name || node.row_uid != row.uid);
     Some(match (foreign, other) {
         (Some(other), _) if other.is_empty() => format!(
-            "the node of this name is of no hub, and nobody looks after it: to have it taken over, give it the label \
-             {}={}; or delete it",
+            "the node of this name belongs to no hub: give it the label {}={}, so that lynqgate takes it over, or delete it",
             names::LABEL_HUB,
             hub.name
         ),
         (Some(other), _) => format!(
-            "the node of this name is of hub {other:?}, and is made here once it is gone there: see the condition \
+            "the node of this name belongs to hub {other:?}, and lynqgate creates it here once it is deleted there: see the condition \
              DeletionsHeld of that hub; or rename the form"
         ),
         (None, Some(other)) => format!(

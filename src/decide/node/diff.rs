@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use similar::TextDiff;
 
-use crate::api::resource::ARRAYS;
+use crate::api::resource::{ARRAYS, DeletionPolicy, Resource};
 use crate::decide::child::secret::{self, REDACTED};
-use crate::decide::node::digest::NodeDigest;
+use crate::decide::child::{NodeKey, Scope, object_key};
+use crate::decide::node::digest::{NodeDigest, arrays};
 
 /// None if the node is not held. `object`: a LynqNode.
 pub fn of_node(object: &Value) -> Option<String> {
@@ -20,7 +21,42 @@ pub fn of_node(object: &Value) -> Option<String> {
     let none = Value::Null;
     let spec = &object["spec"];
     let (live, held) = (spec.get("released").unwrap_or(&none), spec);
-    Some(of_contents(("live", live), ("held", held)))
+    Some(of_release(&node.key, ("live", live), ("held", held)))
+}
+
+/// What a release changes: a line for each object that the new content no longer names, and then the diffs.
+pub fn of_release(node: &NodeKey, old: (&str, &Value), new: (&str, &Value)) -> String {
+    departures(node, old.1, new.1) + &of_contents(old, new)
+}
+
+/// Says of each object that leaves the content whether lynqgate deletes it. The content that runs decides, as it does when the
+/// node is released.
+fn departures(node: &NodeKey, before: &Value, after: &Value) -> String {
+    let (Some(before), Some(after)) = (arrays(before), arrays(after)) else {
+        return String::new();
+    };
+    let key = |resource: &Resource| object_key(resource, node, Scope::Namespaced);
+    let stays = |old: &Resource| {
+        after.iter().any(|new| match new.render_error.is_empty() {
+            true => key(new).is_same(&key(old)),
+            // A resource that does not render keeps the object that was applied last.
+            false => new.id == old.id,
+        })
+    };
+    let departing = before.iter().filter(|old| !stays(old));
+    let lines = departing.map(|old| {
+        let key = key(old);
+        let (kind, name) = (&key.kind.kind, &key.name);
+        match old.deletion_policy {
+            DeletionPolicy::Retain => format!(
+                "lynqgate leaves {kind} {name} in place (deletionPolicy: Retain) and no longer manages it: lynqgate orphans list\n"
+            ),
+            DeletionPolicy::Delete => format!(
+                "lynqgate deletes {kind} {name} once all resources of the new content are ready\n"
+            ),
+        }
+    });
+    lines.collect()
 }
 
 /// One diff for each resource that differs. Each content comes with its name in the headers of the diffs.
@@ -138,6 +174,32 @@ mod tests {
             "{diff}"
         );
         assert_eq!(between(&live, &live), "");
+    }
+
+    #[test]
+    fn what_becomes_of_an_object_that_leaves_the_content_is_said() {
+        let map = |id: &str, name: &str, policy: &str| {
+            json!({"configMaps": [{
+                "id": id, "nameTemplate": name, "deletionPolicy": policy,
+                "spec": {"apiVersion": "v1", "kind": "ConfigMap"},
+            }]})
+        };
+        let failed = json!({"configMaps": [{"id": "a", "spec": {}, "renderError": "no image"}]});
+        let deleted =
+            "lynqgate deletes ConfigMap a once all resources of the new content are ready\n";
+        let left = "lynqgate leaves ConfigMap a in place (deletionPolicy: Retain) and no longer manages it: lynqgate orphans list\n";
+        for (name, policy, after, expected) in [
+            ("it stays", "Delete", map("a", "a", "Retain"), ""),
+            ("it is deleted", "Delete", json!({}), deleted),
+            ("it is left in place", "Retain", json!({}), left),
+            ("another name", "Delete", map("a", "b", "Delete"), deleted),
+            ("another id", "Delete", map("b", "a", "Delete"), ""),
+            ("it does not render", "Delete", failed, ""),
+        ] {
+            let node = NodeKey::new("tenants", "t0-web");
+            let said = departures(&node, &map("a", "a", policy), &after);
+            assert_eq!(said, expected, "{name}");
+        }
     }
 
     #[test]

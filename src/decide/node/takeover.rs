@@ -165,7 +165,7 @@ impl fmt::Display for Effect {
                     false => write!(f, "; it changes: {}", shown(fields)),
                 }
             }
-            Effect::Makes(object) => write!(f, "{object} is made"),
+            Effect::Makes(object) => write!(f, "{object} is created"),
             Effect::Deletes(object) => write!(f, "{object} is deleted: the form does not name it"),
             Effect::Leaves(object) => write!(
                 f,

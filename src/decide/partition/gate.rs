@@ -153,11 +153,11 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> P
         }
         warnings.push(match annotation(object, names::PARTITION_PAUSED) {
             None => format!(
-                "held: lynqgate updates the pods of statefulset {} one at a time; `lynqgate explain statefulset {0}` tells why it waits",
+                "held: lynqgate updates the pods of statefulset {} one at a time; `lynqgate explain statefulset {0}` shows why it waits",
                 name(object)
             ),
             Some(by) => format!(
-                "held: {by} paused the updates of statefulset {}; to go on, remove the annotation {}",
+                "held: {by} paused the updates of statefulset {}; to continue, remove the annotation {}",
                 name(object),
                 names::PARTITION_PAUSED
             ),
@@ -238,7 +238,7 @@ fn resume(
 ) -> PartitionOutcome {
     if by != write.user {
         warnings.push(format!(
-            "statefulset {}: its update stays paused, since {by} paused it; to go on, remove the annotation {}",
+            "statefulset {}: its update stays paused, since {by} paused it; to continue, remove the annotation {}",
             name(object),
             names::PARTITION_PAUSED
         ));

@@ -256,7 +256,7 @@ impl fmt::Display for Reason {
             }
             Reason::Paused { by } => write!(
                 f,
-                "{by} raised its partition; to go on, remove the annotation {}, or lower the partition as {by}",
+                "{by} raised its partition; to continue, remove the annotation {}, or lower the partition as {by}",
                 names::PARTITION_PAUSED
             ),
             Reason::BadInterval { text } => write!(

@@ -44,7 +44,7 @@ pub enum Reason {
     #[error("{name}: none of its conditions ({}) is Ready, Available or Healthy; if existence is enough, set waitForReady: false", .found.join(", "))]
     NoKnownCondition { name: String, found: Vec<String> },
     /// With `Readiness::Unknown`.
-    #[error("{name}: nothing in it tells whether it is ready")]
+    #[error("{name}: no field of it shows whether it is ready")]
     NothingTold { name: String },
     /// With `Readiness::Unknown`.
     #[error(

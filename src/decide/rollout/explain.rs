@@ -55,7 +55,7 @@ pub struct Asked<'a> {
 
 /// Of a node that names no hub, and that nobody looks after.
 pub fn of_nobody(node: &NodeDigest) -> Explanation {
-    let state = "nobody looks after it, and what runs stays as it is".to_owned();
+    let state = "no hub manages it, and what runs stays as it is".to_owned();
     let mut explanation = Explanation::of(subject(node), state);
     explanation.why = Some(format!(
         "it belongs to no hub: it has neither spec.hubId nor the label {}",
@@ -149,7 +149,7 @@ impl Asked<'_> {
         }
         if let Some(slot) = self.slot_of(node).filter(|_| !is_broken) {
             explanation.why = Some(match slot.min_ready_seconds {
-                0 => "it keeps its slot until it was looked at once more".to_owned(),
+                0 => "it keeps its slot until lynqgate has checked it once more".to_owned(),
                 n => {
                     let left = node.settled_since().and_then(|since| {
                         let until = since
@@ -210,7 +210,7 @@ impl Asked<'_> {
             explanation.reason = Some(told.reason.to_string());
             explanation.why = Some(told.message.to_string());
         } else {
-            explanation.why = Some("the operator has not said yet why it waits".to_owned());
+            explanation.why = Some("the operator has not reported yet why it waits".to_owned());
             explanation.next = Some(next::UNTOLD.to_owned());
         }
         let rollout = self.form.and_then(|form| form.status.rollout.as_ref());
@@ -310,7 +310,7 @@ impl Asked<'_> {
             (None, None) => "no window".to_owned(),
         };
         let newer = match rollout.target_generation < form.generation {
-            true => "; the newest change of the form is not taken up yet",
+            true => "; lynqgate has not observed the form's newest change yet",
             false => "",
         };
         format!(
@@ -390,11 +390,11 @@ impl Asked<'_> {
         });
         let whole = rollout.estimated_completion.map(|at| match at > self.now {
             true => format!(
-                "the rollout is complete {}, if it goes on as it went so far",
+                "estimated completion {} at the current pace",
                 self.at(at)
             ),
             false => {
-                "later than it seemed: the last nodes take longer than the ones before".to_owned()
+                "later than estimated: the last nodes take longer than the earlier ones".to_owned()
             }
         });
         explanation.estimated_completion = rollout.estimated_completion;

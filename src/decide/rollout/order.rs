@@ -29,9 +29,7 @@ pub fn why(form: &Form, node: &Node) -> Option<String> {
             .checked_add(SignedDuration::from_secs(soak.into()))
             .ok()?;
         let until = until.strftime("%H:%M:%S UTC");
-        Some(format!(
-            "it is ready, and has to stay so until {until} at least"
-        ))
+        Some(format!("it is ready, and must stay so until {until}"))
     };
     node.why.clone().or_else(soaks)
 }

@@ -192,7 +192,7 @@ pub fn of_hub(name: &str, generation: i64, status: &HubStatus) -> Part {
     };
     let untold = match is_taken_up {
         true => "",
-        false => "; the newest change of the hub is not taken up yet",
+        false => "; lynqgate has not observed the hub's newest change yet",
     };
     Part {
         subject: format!("hub {name}"),
@@ -278,7 +278,7 @@ fn summary(form: FormTold, rollout: Option<&FormRolloutStatus>, is_taken_up: boo
     };
     let newer = match is_taken_up {
         true => "",
-        false => "; the newest change of the form is not taken up yet",
+        false => "; lynqgate has not observed the form's newest change yet",
     };
     format!("generation {}, {window}{forced}{newer}", form.generation)
 }

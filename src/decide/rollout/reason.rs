@@ -117,12 +117,12 @@ pub enum Reason {
         node: String,
         goes: bool,
     },
-    /// The operator has just started, and has not looked at every node yet.
+    /// The operator has just started, and has not checked every node yet.
     Starting {
         unlooked: Names,
     },
-    /// What runs is not known: Lynq left the node, or something got past the gate. Whether its release would change anything
-    /// is being found out.
+    /// What runs is not known: Lynq left the node, or something got past the gate. The operator checks whether its release would
+    /// change anything.
     LiveContentUnknown {
         node: String,
     },
@@ -220,14 +220,14 @@ impl Reason {
                 "nothing, if it is live within a minute; else the operator's log names the node"
             }
             Reason::ReleaseRefused { .. } => {
-                "remove what rejects it, or wait until that allows it: lynqgate tries the release again, at the latest after 30 s"
+                "correct what rejects it, or wait until that allows it: lynqgate retries the release within 30 s"
             }
             Reason::LedgerRefused { .. } => {
-                "remove what rejects the write, or wait until that allows it: lynqgate tries it again, at the latest after 30 s. To release a node \
-                 that cannot wait, whatever its window says: lynqgate release NODE"
+                "correct what rejects the write, or wait until that allows it: lynqgate retries it within 30 s. To release a node that cannot \
+                 wait, past its window: lynqgate release NODE"
             }
             Reason::SlotReserved { .. } => {
-                "nothing: lynqgate releases the waiting nodes as those that are done give their slots back; or raise rollout.maxSkew again"
+                "nothing: lynqgate releases the waiting nodes as slots become free; or raise rollout.maxSkew again"
             }
             Reason::WindowFull { .. } => {
                 "nothing, if those nodes become ready soon (lynqgate explain node NODE); else correct the form: they get the \
@@ -237,7 +237,7 @@ impl Reason {
                 "nothing, as long as they stay ready: rollout.minReadySeconds asks for that time"
             }
             Reason::ReadinessUnknown { .. } => {
-                "remove what keeps the operator from reading those nodes or from writing their statuses; its log names it (kubectl logs \
+                "correct what keeps the operator from reading those nodes or from writing their statuses; its log names the cause (kubectl logs \
                  -n lynq-system -l control-plane=controller-manager)"
             }
             Reason::BrokenBefore { .. } => {
@@ -246,8 +246,8 @@ impl Reason {
             }
             Reason::HubWindowFull { window, .. } if *window >= WINDOW_MAX => {
                 "nothing, if those nodes become ready soon (lynqgate explain node NODE); else correct their \
-                 form, which may be another one: they get the correction first. The hub's ledger has room for no more at a time, whatever \
-                 rollout.maxSkew says"
+                 form, which may be another one: they get the correction first. The hub's ledger has room for no more slots, however large \
+                 rollout.maxSkew is"
             }
             Reason::HubWindowFull { .. } => {
                 "nothing, if those nodes become ready soon (lynqgate explain node NODE); else correct their \
@@ -259,15 +259,15 @@ impl Reason {
             }
             Reason::RolloutFailed { form, .. } => {
                 return format!(
-                    "(1) correct the form, or take its change back with lynqgate undo {form}: the failed nodes get that first; or (2) repair what \
-                     they wait for: the rollout goes on once they have been ready for rollout.minReadySeconds; or (3) go on without them, though \
-                     each still takes one place of maxSkew: lynqgate retry {form}"
+                    "(1) correct the form, or take its change back (lynqgate undo {form}): the failed nodes get that first; or (2) repair what \
+                     they wait for: the rollout continues once they stay ready; or (3) continue without them (lynqgate retry {form}): each \
+                     still takes a place of maxSkew"
                 )
                 .into();
             }
             Reason::GroupNotDone { .. } => {
-                "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate explain \
-                 node tells what one waits for; if its content cannot become ready, correct the form"
+                "nothing, if those nodes become ready soon and stay so for rollout.minReadySeconds (lynqgate explain node NODE); else \
+                 correct the form"
             }
             Reason::AwaitingPromotion {
                 form,
@@ -276,15 +276,14 @@ impl Reason {
             } => {
                 return format!(
                     "if the nodes of that group work as they should: lynqgate promote {form} (or kubectl annotate lynqform {form} --overwrite \
-                     '{}={generation}/{group}'); if not, correct the form, or lynqgate undo {form}. Until then all other nodes run what they ran before",
+                     '{}={generation}/{group}'); if not, correct the form, or lynqgate undo {form}",
                     names::PROMOTE
                 )
                 .into();
             }
             Reason::NotRendered { .. } => {
-                "nothing, if that is over within seconds; else see the form's condition Valid, and, where that is True, the hub's \
-                 conditions (kubectl describe lynqhub): Ready says whether its rows can be read, WriteFailed what keeps nodes from being \
-                 written"
+                "nothing, if that ends within seconds; else see the form's condition Valid; if it is True, see the hub's conditions Ready and \
+                 WriteFailed (kubectl describe lynqhub)"
             }
             Reason::Paused { form } => {
                 return format!(
@@ -298,23 +297,18 @@ impl Reason {
                  rows, or confirm the deletions (lynqgate confirm HUB)"
             }
             Reason::Starting { .. } => {
-                "nothing, if that is over within seconds; else the operator's log says what keeps it from those nodes (kubectl logs -n \
-                 lynq-system -l control-plane=controller-manager)"
+                "nothing, if that ends within seconds; else the operator's log names the cause (kubectl logs -n lynq-system \
+                 -l control-plane=controller-manager)"
             }
-            Reason::LiveContentUnknown { node } => {
-                return format!(
-                    "nothing, if that is over within seconds; else check that lynqgate's webhooks are installed (lynqgate check), and read the operator's \
-                     log, which names the node. If {node} has the condition \
-                     Edited: kubectl annotate lynqnode {node} lynq.sh/discard-edit=true drops what somebody wrote into the node by hand, which else goes live in its turn"
-                )
-                .into();
+            Reason::LiveContentUnknown { .. } => {
+                "nothing, if that ends within seconds; else run lynqgate check, and read the operator's log, which names the node"
             }
             Reason::NoForm { form, why } => return why.next(form).into(),
             Reason::NoLeader { lease, .. } => {
                 return format!(
                     "find out why the operator does not run: kubectl get pods -A -l \
-                     control-plane=controller-manager,app.kubernetes.io/name=lynqgate. Only if it runs, with one replica and without \
-                     --leader-elect, delete Lease {lease}, which is left over"
+                     control-plane=controller-manager,app.kubernetes.io/name=lynqgate. If it runs without --leader-elect, delete Lease \
+                     {lease}, which is left over"
                 )
                 .into();
             }
@@ -353,13 +347,13 @@ impl Reason {
         match self {
             Reason::Releasing => "its turn has come; the release is on its way",
             Reason::ReleaseRefused { .. } => {
-                "the API server rejected its release; lynqgate tries it again, and the form's condition Held has the cause"
+                "the API server rejected its release; lynqgate retries it, and the form's condition Held has the cause"
             }
             Reason::LedgerRefused { .. } => {
-                "the ledger of releases, in the hub's status, cannot be written; it is tried again, and the form's condition Held has the cause"
+                "lynqgate cannot write the ledger of releases in the hub's status; it retries, and the form's condition Held has the cause"
             }
             Reason::SlotReserved { .. } => {
-                "maxSkew was lowered, and more nodes have a slot than it allows now; this node waits, although it has one, until others are done"
+                "already holds a slot; waits because maxSkew was lowered and more slots are in use than it allows now"
             }
             Reason::WindowFull { .. }
             | Reason::Soaking { .. }
@@ -374,10 +368,11 @@ impl Reason {
                 "waits for a slot: as many nodes of its domain are non-ready as rollout.domains of the form allows; the form's condition Held has their names"
             }
             Reason::RolloutFailed { .. } => {
-                "the rollout is halted: released nodes failed, and the form's condition Held has their names; correct the form, and they are repaired first"
+                "the rollout is halted, because released nodes failed; the form's condition Held has their names. Correct the form: they get the \
+                 correction first"
             }
             Reason::GroupNotDone { .. } => {
-                "its turn has not come: an earlier group of the form's order is not done; the form's condition Held says which, and who in it"
+                "waits for an earlier group of the form's order; the form's condition Held names the group and its nodes"
             }
             Reason::AwaitingPromotion { .. } => {
                 "an earlier group of the form's order is done, and the rollout pauses after it; the form's condition Held says how to promote it"
@@ -389,16 +384,17 @@ impl Reason {
                 "the rollout is paused; set paused: false on the form, or force this node"
             }
             Reason::DeletionsHeld { goes: true, .. } => {
-                "no row asks for it any more, and lynqgate holds deletions of its hub; see the hub's condition DeletionsHeld"
+                "no active row requires it any more, and lynqgate holds deletions of its hub; see the hub's condition DeletionsHeld"
             }
             Reason::DeletionsHeld { goes: false, .. } => {
                 "new nodes wait while lynqgate holds deletions of their hub; see the hub's condition DeletionsHeld"
             }
             Reason::Starting { .. } => {
-                "the operator has just started, and looks at every node before it releases any; the form's condition Held names some that are left"
+                "the operator has just started and checks every node before it releases any; the form's condition Held names some that are left"
             }
             Reason::LiveContentUnknown { .. } => {
-                "lynqgate does not know what runs: Lynq made the node, or somebody wrote it without the webhook. It compares the objects with the content now, and changes none of them meanwhile"
+                "lynqgate does not know what runs, because Lynq made the node or somebody wrote it past the webhooks; it compares the objects \
+                 with the content, and changes none meanwhile"
             }
             Reason::NoForm { why, .. } => why.summary(),
             Reason::NoLeader { .. } => {
@@ -441,7 +437,7 @@ impl fmt::Display for Reason {
             }
             Reason::LedgerRefused { why } => write!(
                 f,
-                "the ledger of releases, in the hub's status, cannot be written: {why}"
+                "lynqgate cannot write the ledger of releases in the hub's status: {why}"
             ),
             Reason::SlotReserved {
                 window,
@@ -449,7 +445,7 @@ impl fmt::Display for Reason {
                 holders,
             } => write!(
                 f,
-                "maxSkew was lowered to {window} while {slots} nodes had a slot, so this node waits although it has one; {holders}"
+                "already holds a slot; waits because maxSkew is now {window} and {slots} slots are in use; {holders}"
             ),
             Reason::WindowFull { window, holders }
             | Reason::Soaking { window, holders }
@@ -458,7 +454,7 @@ impl fmt::Display for Reason {
             }
             Reason::BrokenBefore { window, holders } => write!(
                 f,
-                "the window of {window} is full of nodes that are not ready, and not by this change: {}",
+                "the window of {window} is full of nodes that were already not ready before this change: {}",
                 Because(&holders.broken, holders.why.as_deref())
             ),
             Reason::HubWindowFull { window, holders } => {
@@ -490,19 +486,18 @@ impl fmt::Display for Reason {
             } => {
                 write!(
                     f,
-                    "the group {group:?} comes first, and is not done: {}",
+                    "the group {group:?} comes first and is not done: {}",
                     Because(pending, why.as_deref())
                 )
             }
             Reason::Starting { unlooked } => write!(
                 f,
-                "the operator has just started, and looks at every node before it releases any; it has not yet looked at \
-                 {unlooked}"
+                "the operator has just started and checks every node before it releases any; not checked yet: {unlooked}"
             ),
             Reason::LiveContentUnknown { node } => write!(
                 f,
-                "lynqgate does not know what runs of {node}: Lynq made it, or somebody wrote it without the webhook. It compares its \
-                 objects with its content now, and changes none of them meanwhile"
+                "lynqgate does not know what {node} runs, because Lynq made it or somebody wrote it past the webhooks; it compares the node's \
+                 objects with its content, and changes none meanwhile"
             ),
             Reason::NoForm { form, why } => {
                 write!(f, "lynqgate releases no node of form {form:?}, which {why}")
@@ -534,7 +529,7 @@ impl fmt::Display for Reason {
             ),
             Reason::DeletionsHeld { node, goes: true } => write!(
                 f,
-                "no row asks for {node} any more, and lynqgate holds deletions of its hub"
+                "no active row requires {node} any more, and lynqgate holds deletions of its hub"
             ),
             Reason::DeletionsHeld { node, goes: false } => write!(
                 f,

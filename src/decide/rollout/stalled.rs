@@ -42,13 +42,10 @@ pub fn stalled(
         return None;
     }
     let counted = match own.names.len() {
-        _ if late > own.late() => "some of it of other forms".to_owned(),
-        0 => format!(
-            "and none of it counts as a failure: {}",
-            own.why_uncounted()
-        ),
+        _ if late > own.late() => "some of them of other forms".to_owned(),
+        0 => format!("and none counts as a failure: {}", own.why_uncounted()),
         n => format!(
-            "and maxFailures ({}) halts only at more failures than these {n}",
+            "and maxFailures ({}) halts only at more failures than {n}",
             own.allowed
         ),
     };
@@ -61,11 +58,10 @@ pub fn stalled(
     };
     Some(Advice {
         why: format!(
-            "stalled: {what}; whatever is in flight or broke since is past its deadline, {counted}"
+            "stalled: the nodes that the others wait for are past their deadline, {counted}; {what}"
         ),
         next: format!(
-            "correct the form: those nodes get the correction first; or remove what stands in their way, such as finalizers of \
-             what is being deleted{or}"
+            "correct the form: those nodes get the correction first; or remove what stands in their way, such as finalizers{or}"
         ),
     })
 }

@@ -442,12 +442,12 @@ fn conditions(
         () if going > 0 => (
             false,
             ConditionReason::NotAllNodesReady,
-            format!("{counts}; being deleted, and made anew once gone: {going}"),
+            format!("{counts}; being deleted, and created again once gone: {going}"),
         ),
         () if absent > 0 => (
             false,
             ConditionReason::NotAllNodesReady,
-            format!("{counts}; still to be made: {absent}"),
+            format!("{counts}; not created yet: {absent}"),
         ),
         () if total == 0 => (
             false,

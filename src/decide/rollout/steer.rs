@@ -71,7 +71,7 @@ pub fn resume(form: FormTold, policy: Option<&Rollout>) -> Steered {
         };
         return Ok(Steering {
             effect: format!(
-                "resumes the rollout of form {name}: lynqgate goes on with {}{}{ordered}",
+                "resumes the rollout of form {name}: lynqgate continues with {}{}{ordered}",
                 held_nodes(held),
                 window.unwrap_or_default()
             ),
@@ -80,7 +80,7 @@ pub fn resume(form: FormTold, policy: Option<&Rollout>) -> Steered {
     }
     match rollout.map(|rollout| rollout.phase) {
         Some(Phase::Failed) => refuse(format!(
-            "form {name} is not paused: its rollout is halted, because nodes failed. To go on without them: lynqgate retry {name}"
+            "form {name} is not paused: its rollout is halted, because nodes failed. To continue without them: lynqgate retry {name}"
         )),
         _ => refuse(format!("form {name} is not paused")),
     }
@@ -109,7 +109,7 @@ pub fn retry(form: FormTold, policy: Option<&Rollout>, now: Timestamp) -> Steere
     };
     Ok(Steering {
         effect: format!(
-            "goes on with the rollout of form {name}: lynqgate releases {}, and {} in the window{paused}",
+            "continues the rollout of form {name}: lynqgate releases {}, and {} in the window{paused}",
             held_nodes(rollout.held_nodes),
             nodes_that(rollout.failed_nodes, "failed", "stays", "stay"),
         ),
@@ -132,7 +132,7 @@ pub fn promote(form: FormTold, policy: Option<&Rollout>, annotation: Option<&Str
     let promoted = order::promoted(annotation, order, generation, generation);
     let Some(group) = order::stops_after(order, promoted) else {
         return refuse(format!(
-            "no group of form {name} has a pause any more; the rollout goes on by itself"
+            "no group of form {name} has a pause any more; the rollout continues by itself"
         ));
     };
     let rest = match order::stops_after(order, group + 1) {
@@ -142,7 +142,7 @@ pub fn promote(form: FormTold, policy: Option<&Rollout>, annotation: Option<&Str
     let group = &order[group].name;
     Ok(Steering {
         effect: format!(
-            "promotes generation {generation} of form {name} past the group {group:?}: the rollout goes on {rest} ({} held)",
+            "promotes generation {generation} of form {name} past the group {group:?}: the rollout continues {rest} ({} held)",
             rollout.held_nodes
         ),
         patch: annotate(names::PROMOTE, format!("{generation}/{group}")),
@@ -275,7 +275,7 @@ pub fn release(node: &NodeDigest) -> Steered {
         )),
         () => Ok(Steering {
             effect: format!(
-                "releases node {name}: its held content goes live now, whatever it waits for. It counts in the window while it is not \
+                "releases node {name}: its held content goes live now, past its window. It counts in the window while it is not \
                  ready"
             ),
             patch: annotate(names::FORCE_ROLLOUT, names::TRUE),
@@ -292,7 +292,7 @@ pub fn confirm(hub: &str, status: &HubStatus) -> Steered {
     let effects = held.iter().flatten().map(|(annotation, count)| {
         match *annotation == names::CONFIRM_DELETIONS {
             true => format!("deletes {} of hub {hub} and their objects", nodes(*count)),
-            false => format!("makes {} of hub {hub}", nodes(*count)),
+            false => format!("creates {} of hub {hub}", nodes(*count)),
         }
     });
     let effects: Vec<String> = effects.collect();
@@ -392,7 +392,7 @@ mod tests {
             ),
             (
                 resume(told(&goes), Some(&on)),
-                "resumes the rollout of form web: lynqgate goes on with 29 held nodes, with at most 3 not ready at a time",
+                "resumes the rollout of form web: lynqgate continues with 29 held nodes, with at most 3 not ready at a time",
                 pauses(Value::Null),
             ),
             (
@@ -402,12 +402,12 @@ mod tests {
             ),
             (
                 resume(told(&halted), Some(&off)),
-                "form web is not paused: its rollout is halted, because nodes failed. To go on without them: lynqgate retry web",
+                "form web is not paused: its rollout is halted, because nodes failed. To continue without them: lynqgate retry web",
                 Value::Null,
             ),
             (
                 retry(told(&halted), Some(&on), at),
-                "goes on with the rollout of form web: lynqgate releases 29 held nodes, and 2 failed nodes stay in the window. It stays \
+                "continues the rollout of form web: lynqgate releases 29 held nodes, and 2 failed nodes stay in the window. It stays \
                  paused until lynqgate resume web",
                 resumed,
             ),
@@ -461,7 +461,7 @@ mod tests {
             (
                 Some(1),
                 Some(400),
-                "deletes 1 node of hub tenants and their objects, and makes 400 nodes of hub tenants",
+                "deletes 1 node of hub tenants and their objects, and creates 400 nodes of hub tenants",
                 annotations(json!({
                     "lynq.sh/confirm-deletions": "1", "lynq.sh/confirm-creations": "400",
                 })),
@@ -495,17 +495,17 @@ mod tests {
         for (steered, effect, to) in [
             (
                 promote(told(&waits), Some(&one), None),
-                "promotes generation 7 of form web past the group \"a\": the rollout goes on to all of its nodes (29 held)",
+                "promotes generation 7 of form web past the group \"a\": the rollout continues to all of its nodes (29 held)",
                 Some("7/a"),
             ),
             (
                 promote(told(&waits), Some(&two), None),
-                "promotes generation 7 of form web past the group \"a\": the rollout goes on up to the pause after the group \"c\" (29 held)",
+                "promotes generation 7 of form web past the group \"a\": the rollout continues up to the pause after the group \"c\" (29 held)",
                 Some("7/a"),
             ),
             (
                 promote(told(&waits), Some(&two), Some(&before)),
-                "promotes generation 7 of form web past the group \"c\": the rollout goes on to all of its nodes (29 held)",
+                "promotes generation 7 of form web past the group \"c\": the rollout continues to all of its nodes (29 held)",
                 Some("7/c"),
             ),
             (

@@ -428,7 +428,7 @@ fn what_has_a_slot_is_not_complete() {
     snapshot.slots = vec![slot(0, "99")];
     let rollout = plan(&snapshot, at(1)).forms["web"].rollout.clone();
     let told = (rollout.phase, rollout.message.as_str());
-    let message = "2/2 updated and ready; looked at once more: n0";
+    let message = "2/2 updated and ready; to be checked once more: n0";
     assert_eq!(told, (Phase::InProgress, message));
     confirmed(&mut snapshot, 0);
     let rollout = plan(&snapshot, at(1)).forms["web"].rollout.clone();

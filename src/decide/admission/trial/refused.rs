@@ -53,7 +53,7 @@ struct Finding {
 }
 
 /// Why something was not tried.
-pub const NO_TIME: &str = "there was no time for more";
+pub const NO_TIME: &str = "timed out";
 pub const OWN_KIND: &str = "the form itself installs their kind";
 
 impl Findings {
@@ -77,7 +77,7 @@ impl Findings {
             }
             TrialOutcome::Fixed(why, recreation) => {
                 let why = format!(
-                    "{why}. That cannot be changed on the object that is there: {}",
+                    "{why}. That field cannot change on an existing object: {}",
                     ways_out(sample, &recreation)
                 );
                 add(&mut self.refused, sample, of_row(sample, &why));
@@ -314,7 +314,7 @@ mod tests {
             [
                 "cannot be applied now: resource 'app' (Deployment, row acme): exceeded quota: small",
                 "2 of 4 resources not tried on the API server: the form itself installs their kind",
-                "1 of 4 resources not tried on the API server: there was no time for more",
+                "1 of 4 resources not tried on the API server: timed out",
             ]
         );
     }
@@ -336,14 +336,14 @@ mod tests {
         for (kind, words) in [
             (
                 "apps/v1/Deployment",
-                "there: give it another nameTemplate; or set onImmutable: Recreate on the resource: lynqgate then deletes the \
+                "object: give it another nameTemplate; or set onImmutable: Recreate on the resource: lynqgate then deletes the \
                  Deployment and creates it again as each node is released (its pods go meanwhile)",
             ),
             (
                 "apps/v1/StatefulSet",
                 "deletes the StatefulSet and creates it again as each node is released (its pods stay)",
             ),
-            ("batch/v1/Job", "there: put a version into its nameTemplate"),
+            ("batch/v1/Job", "object: put a version into its nameTemplate"),
             (
                 "v1/PersistentVolumeClaim",
                 "move what it holds; only the requested size may grow",

@@ -336,7 +336,7 @@ fn a_new_form_says_that_its_nodes_would_wait_for_a_confirmation() {
     trial.hub.max_creations = Some(2);
     assert_eq!(
         said(&trial)[1],
-        "3 new nodes wait: spec.guard.maxCreations allows 2 at a time. Correct the rows, or, if they shall be made, annotate the hub with \
+        "3 new nodes wait: spec.guard.maxCreations allows 2 at a time. Correct the rows; or, to create these nodes, annotate the hub with \
          lynq.sh/confirm-creations=\"3\""
     );
 }

@@ -172,33 +172,33 @@ impl fmt::Display for Held {
             Direction::Deletions { without_form, .. } => {
                 let have = if *count == 1 { "has" } else { "have" };
                 let (missing, remedy) = match without_form {
-                    0 => ("active row", "Mend the rows"),
-                    forms if forms == count => ("form", "Bring the form back"),
-                    _ => ("active row or form", "Mend the rows, bring the form back"),
+                    0 => ("active row", "Correct the rows"),
+                    forms if forms == count => ("form", "Apply the form again"),
+                    _ => ("active row or form", "Correct the rows, apply the form again"),
                 };
                 write!(
                     f,
-                    "{count} of {existing} nodes {have} no {missing} any more; none of them is deleted, because "
+                    "{count} of {existing} nodes {have} no {missing} any more; lynqgate deletes none of them, because "
                 )?;
-                (remedy, "these nodes and their objects shall go")
+                (remedy, "delete these nodes and their objects")
             }
             Direction::Creations => {
                 let nodes = if *count == 1 { "node" } else { "nodes" };
                 write!(f, "{count} new {nodes} wait: ")?;
-                ("Correct the rows", "they shall be made")
+                ("Correct the rows", "create these nodes")
             }
         };
         match self.cause {
             Cause::MoreThanHalf => write!(f, "that is more than half")?,
             Cause::WithoutForm => write!(
                 f,
-                "no more than {ALWAYS_ALLOWED} nodes go unasked with their form"
+                "more than {ALWAYS_ALLOWED} nodes of a deleted form need a confirmation"
             )?,
             Cause::MoreThanGrowth { allowed } => {
                 let of = if *existing == 1 { "node" } else { "nodes" };
                 write!(
                     f,
-                    "a sync of a hub with {existing} {of} makes at most {allowed} ({field})"
+                    "a sync of a hub with {existing} {of} creates at most {allowed} ({field})"
                 )?;
             }
             Cause::MoreThanMax { max } => write!(f, "{field} allows {max} at a time")?,
@@ -216,7 +216,7 @@ impl fmt::Display for Held {
         }
         write!(
             f,
-            ". {remedy}, or, if {these}, annotate the hub with {annotation}=\"{count}\""
+            ". {remedy}; or, to {these}, annotate the hub with {annotation}=\"{count}\""
         )
     }
 }
@@ -418,8 +418,8 @@ mod tests {
         let cases = [
             (
                 deletions(20, 20),
-                "20 of 20 nodes have no active row any more; none of them is deleted, because that is more than half. \
-                 Mend the rows, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"20\"",
+                "20 of 20 nodes have no active row any more; lynqgate deletes none of them, because that is more than half. \
+                 Correct the rows; or, to delete these nodes and their objects, annotate the hub with lynq.sh/confirm-deletions=\"20\"",
             ),
             (
                 Asked {
@@ -427,17 +427,17 @@ mod tests {
                     confirmation: Some("4"),
                     ..deletions(20, 5)
                 },
-                "5 of 20 nodes have no active row any more; none of them is deleted, because spec.guard.maxDeletions \
-                 allows 3 at a time and lynq.sh/confirm-deletions confirms 4. Mend the rows, or, if these nodes and their objects \
-                 shall go, annotate the hub with lynq.sh/confirm-deletions=\"5\"",
+                "5 of 20 nodes have no active row any more; lynqgate deletes none of them, because spec.guard.maxDeletions \
+                 allows 3 at a time and lynq.sh/confirm-deletions confirms 4. Correct the rows; or, to delete these nodes and their objects, \
+                 annotate the hub with lynq.sh/confirm-deletions=\"5\"",
             ),
             (
                 Asked {
                     direction: of(0, 1),
                     ..deletions(9, 1)
                 },
-                "1 of 9 nodes has no active row any more; none of them is deleted, because 1 active row has no usable uid \
-                 and may be theirs. Mend the rows, or, if these nodes and their objects shall go, annotate the hub with \
+                "1 of 9 nodes has no active row any more; lynqgate deletes none of them, because 1 active row has no usable uid \
+                 and may be theirs. Correct the rows; or, to delete these nodes and their objects, annotate the hub with \
                  lynq.sh/confirm-deletions=\"1\"",
             ),
             (
@@ -445,16 +445,16 @@ mod tests {
                     direction: of(7, 0),
                     ..deletions(9, 7)
                 },
-                "7 of 9 nodes have no form any more; none of them is deleted, because that is more than half. Bring the \
-                 form back, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"",
+                "7 of 9 nodes have no form any more; lynqgate deletes none of them, because that is more than half. Apply the form again; or, to \
+                 delete these nodes and their objects, annotate the hub with lynq.sh/confirm-deletions=\"7\"",
             ),
             (
                 Asked {
                     direction: of(7, 0),
                     ..deletions(14, 7)
                 },
-                "7 of 14 nodes have no form any more; none of them is deleted, because no more than 5 nodes go unasked with their \
-                 form. Bring the form back, or, if these nodes and their objects shall go, annotate the hub with \
+                "7 of 14 nodes have no form any more; lynqgate deletes none of them, because more than 5 nodes of a deleted form need a \
+                 confirmation. Apply the form again; or, to delete these nodes and their objects, annotate the hub with \
                  lynq.sh/confirm-deletions=\"7\"",
             ),
             (
@@ -462,14 +462,14 @@ mod tests {
                     direction: of(5, 0),
                     ..deletions(9, 7)
                 },
-                "7 of 9 nodes have no active row or form any more; none of them is deleted, because that is more than \
-                 half. Mend the rows, bring the form back, or, if these nodes and their objects shall go, annotate the hub with \
+                "7 of 9 nodes have no active row or form any more; lynqgate deletes none of them, because that is more than \
+                 half. Correct the rows, apply the form again; or, to delete these nodes and their objects, annotate the hub with \
                  lynq.sh/confirm-deletions=\"7\"",
             ),
             (
                 creations(3, 150),
-                "150 new nodes wait: a sync of a hub with 3 nodes makes at most 100 (spec.guard.maxCreations). Correct the rows, \
-                 or, if they shall be made, annotate the hub with lynq.sh/confirm-creations=\"150\"",
+                "150 new nodes wait: a sync of a hub with 3 nodes creates at most 100 (spec.guard.maxCreations). Correct the rows; or, to create \
+                 these nodes, annotate the hub with lynq.sh/confirm-creations=\"150\"",
             ),
             (
                 Asked {
@@ -478,7 +478,7 @@ mod tests {
                     ..creations(1, 150)
                 },
                 "150 new nodes wait: spec.guard.maxCreations allows 20 at a time and lynq.sh/confirm-creations confirms 149. \
-                 Correct the rows, or, if they shall be made, annotate the hub with lynq.sh/confirm-creations=\"150\"",
+                 Correct the rows; or, to create these nodes, annotate the hub with lynq.sh/confirm-creations=\"150\"",
             ),
         ];
         for (asked, expected) in cases {

@@ -120,7 +120,7 @@ fn whose_a_form_or_a_node_is_instead_is_said() {
     let others = beside("other", &forms, &[]).skipped.to_string();
     assert!(others.contains(r#"is of hub "other""#), "{others}");
     let nobodys = beside("", &forms, &[]).skipped.to_string();
-    assert!(nobodys.contains("is of no hub"), "{nobodys}");
+    assert!(nobodys.contains("belongs to no hub"), "{nobodys}");
     assert!(nobodys.contains("lynq.sh/hub=hub"), "{nobodys}");
 }
 

@@ -19,12 +19,12 @@ pub fn fought_over(kind: &Kind) -> &'static str {
 }
 
 /// A completed Job is not created again, so only an uncompleted one can be in this state.
-const NEVER_COMPLETED: &str = "it is deleted each time before it has completed, by its ttlSecondsAfterFinished after a failure, or by \
-                               somebody else; lynqgate runs it again at growing pauses of up to 1 minute. Correct what fails, and \
+const NEVER_COMPLETED: &str = "it is deleted each time before it has completed, by its ttlSecondsAfterFinished after a failure, or by somebody \
+                               else; lynqgate runs it again with a backoff of up to 1 minute. Correct what fails, and \
                                raise ttlSecondsAfterFinished to keep the logs";
 
-const FOUGHT_OVER: &str = "somebody else deletes it, or writes over it, each time that it was applied; it is applied again \
-                               at growing pauses of up to a minute. See who: kubectl get with -o yaml --show-managed-fields; \
+const FOUGHT_OVER: &str = "somebody else deletes it or overwrites it after each apply; lynqgate applies it again with a backoff of up to 1 \
+                           minute. See who: kubectl get with -o yaml --show-managed-fields; \
                                ignoreFields leaves fields to others";
 
 /// Applies of the same content to one object, each not long after the one before.

@@ -26,7 +26,8 @@ impl Trouble {
             } => (
                 EventReason::DependencySkipped,
                 format!(
-                    "Resource '{id}' skipped because '{because}', which creates its namespace, failed; mend that one, or correct the row's value in its name"
+                    "Resource '{id}' skipped because '{because}', which creates its namespace, failed; correct that resource, or the row's value \
+                     in its name"
                 ),
             ),
             Trouble::Skipped { because, .. } => (

@@ -31,7 +31,7 @@ pub fn refused(
     match &*child.owner {
         _ if was_ours(child, node, recorded) => None,
         Owner::Node { key, .. } if *key == node.key => Some(
-            "it belongs to an earlier lynqnode of this name; the garbage collector removes it, unless its owner reference is taken off"
+            "it belongs to an earlier lynqnode of this name; the garbage collector removes it, unless its owner reference is removed"
                 .to_owned(),
         ),
         Owner::Node { key, .. } => Some(owned_by(&format!("lynqnode {key}"))),

@@ -61,7 +61,7 @@ impl Recreation {
         let loss = if !adopts && deletes_claims(live) {
             Some("its PersistentVolumeClaims would go with it (whenDeleted: Delete)")
         } else if kind.is_custom() && has_finalizer {
-            Some("it has a finalizer, so that what its controller made of it would go with it")
+            Some("it has a finalizer, so its controller would delete what it created for it")
         } else {
             None
         };

@@ -345,7 +345,7 @@ fn readiness(
         (Live::None, _) => (
             false,
             ConditionReason::NotReleased,
-            "held since its creation: nothing of it is live yet".to_owned(),
+            "never released: nothing of it runs yet".to_owned(),
         ),
         (Live::Unknown, _) => (
             match &plan.unready {
@@ -382,7 +382,7 @@ fn edited(node: &NodeDigest, yes: bool) -> ConditionState {
     };
     let next = match node.discard_edit {
         true => format!(
-            "The hub renders it from its row again; if nothing comes of it, see the conditions of lynqhub {}",
+            "The hub renders it from its row again; if it does not, see the conditions of lynqhub {}",
             node.hub
         ),
         false => format!(
@@ -443,11 +443,11 @@ fn all_ready(seen: &[ObservedResource], plan: &NodePlan) -> String {
     match names.len().checked_sub(SHOWN_MAX) {
         _ if names.is_empty() => "all resources are ready".to_owned(),
         None | Some(0) => format!(
-            "all resources are ready; ReadinessUnknown: nothing tells of {}",
+            "all resources are ready; ReadinessUnknown: nothing reports on {}",
             names.join(", ")
         ),
         Some(more) => format!(
-            "all resources are ready; ReadinessUnknown: nothing tells of {} (and {more} more)",
+            "all resources are ready; ReadinessUnknown: nothing reports on {} (and {more} more)",
             names[..SHOWN_MAX].join(", ")
         ),
     }

@@ -510,7 +510,7 @@ fn what_says_nothing_counts_as_ready_after_its_delay() {
         let plan = plan(&node, &seen, &Rest::default(), at(0));
         assert_eq!(plan.outcomes[0].state, state, "{delay}");
         assert_eq!(plan.wake_at, wake_at, "{delay}");
-        assert!(plan.outcomes[0].message.contains("nothing in it tells"));
+        assert!(plan.outcomes[0].message.contains("no field of it shows"));
     }
 }
 

@@ -502,7 +502,7 @@ fn who_writes_is_told() {
     for (told, expected) in [
         (
             told(at(0), updated(at(0))),
-            "held: lynqgate updates the pods of statefulset db one at a time; `lynqgate explain statefulset db` tells why it waits",
+            "held: lynqgate updates the pods of statefulset db one at a time; `lynqgate explain statefulset db` shows why it waits",
         ),
         (
             told(at(1), at(2)),

@@ -290,7 +290,7 @@ fn what_else_has_a_say() {
             "oo",
             HELD,
             |set, _| set.paused_by = Some("ann".into()),
-            "ann raised its partition; to go on, remove the annotation lynq.sh/partition-paused-by, or lower the partition as ann 5s",
+            "ann raised its partition; to continue, remove the annotation lynq.sh/partition-paused-by, or lower the partition as ann 5s",
         ),
         (
             "Parallel: its controller replaces the broken one",

@@ -52,7 +52,7 @@ impl fmt::Display for Holders {
         if !self.unknown.is_empty() {
             let why = why.filter(|_| self.not_ready.is_empty());
             parts.push(format!(
-                "released, and not reported on since: {}",
+                "released, no status update since: {}",
                 Because(&self.unknown, why)
             ));
         }
@@ -61,7 +61,7 @@ impl fmt::Display for Holders {
         }
         if !self.refused.is_empty() {
             parts.push(format!(
-                "the API server does not take their release: {}",
+                "the API server rejected their release: {}",
                 self.refused
             ));
         }
@@ -74,14 +74,14 @@ impl fmt::Display for Holders {
         }
         if !self.confirming.is_empty() {
             parts.push(format!(
-                "ready, and looked at once more: {}",
+                "ready, to be checked once more: {}",
                 self.confirming
             ));
         }
         if !self.broken.is_empty() {
             let why = why.filter(|_| self.not_ready.is_empty() && self.unknown.is_empty());
             parts.push(format!(
-                "not ready, and not by this change: {}",
+                "already not ready before this change: {}",
                 Because(&self.broken, why)
             ));
         }

@@ -37,7 +37,7 @@ impl Message<'_> {
                 format!("the newest templates have not reached every node yet{SEE_WHY}")
             }
             () if progress.unwritten == 0 && !progress.going.is_empty() => format!(
-                "being deleted, and made anew once gone: {}: see their finalizers, and the operator's log; {}",
+                "being deleted, and created again once gone: {}: see their finalizers, and the operator's log; {}",
                 Names::of(&progress.going),
                 self.of_phase()
             ),
@@ -47,20 +47,20 @@ impl Message<'_> {
                 self.of_phase()
             ),
             () if progress.done && !progress.looked => format!(
-                "{done}, as was told before the operator started; it has not yet looked at {}",
+                "{done}, as reported before the operator started; not checked yet: {}",
                 progress.unlooked
             ),
             () if let Some(stalled) = self.stalled => format!("{}: {stalled}", self.counts()),
             () if progress.is_settled() && !progress.with_slots.is_empty() => format!(
                 "{done}; {}: {}",
                 match form.policy.min_ready_seconds {
-                    0 => "looked at once more",
+                    0 => "to be checked once more",
                     _ => "watched for rollout.minReadySeconds",
                 },
                 progress.with_slots
             ),
             () if progress.is_settled() && !form.absent.is_empty() => format!(
-                "{done}; still to be made: {}; if that lasts, see the hub's conditions",
+                "{done}; not created yet: {}; if that lasts, see the hub's conditions",
                 Names::of(form.absent.keys())
             ),
             () => self.of_phase(),
@@ -77,7 +77,7 @@ impl Message<'_> {
                 let failed = Names::of(&self.seen.failed.names);
                 let why = self.seen.failed.why(self.form, self.seen.snapshot);
                 format!(
-                    "not ready in time: {}; correct the form or the rows, and they are repaired first",
+                    "not ready in time: {}; correct the form or the rows: they get the correction first",
                     Because(&failed, why.as_deref())
                 )
             }
@@ -119,7 +119,7 @@ impl Message<'_> {
 /// Somebody may have forgotten that no window applies.
 pub fn with_force(message: String, force: Option<Force>) -> String {
     match force {
-        Some(force) => format!("{message}; no window applies: {force}, until it is taken off"),
+        Some(force) => format!("{message}; no window applies: {force}, until you remove it"),
         None => message,
     }
 }

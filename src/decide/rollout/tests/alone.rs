@@ -153,7 +153,7 @@ fn a_canary_that_could_not_be_written_keeps_its_group_open() {
     let waits = plan(&snapshot, at(1));
     assert_eq!(
         waits.waiting["n1"].to_string(),
-        "the group \"canaries\" comes first, and is not done: n0"
+        "the group \"canaries\" comes first and is not done: n0"
     );
 }
 
@@ -166,7 +166,7 @@ fn a_group_that_is_not_done_is_told_with_the_cause() {
     let waits = plan(&snapshot, at(1));
     assert_eq!(
         waits.waiting["n2"].to_string(),
-        "the group \"canaries\" comes first, and is not done: n1, n0 (n1: no such image)"
+        "the group \"canaries\" comes first and is not done: n1, n0 (n1: no such image)"
     );
 }
 
@@ -508,7 +508,7 @@ fn what_gets_ready_too_late_counts_until_it_has_stayed_so() {
         let Reason::RolloutFailed { why, .. } = &*soaks.waiting["n1"] else {
             panic!("{:?}", soaks.waiting);
         };
-        let said = "it is ready, and has to stay so until ";
+        let said = "it is ready, and must stay so until ";
         assert!(why.as_ref().unwrap().starts_with(said));
         assert_eq!(phase_of(&snapshot, until - 1), Phase::Failed);
         confirmed(&mut snapshot, 0);
@@ -540,7 +540,7 @@ fn what_is_still_to_be_made_is_not_complete() {
     assert_eq!(state.rollout.phase, Phase::InProgress);
     let told = &state.rollout.message;
     assert!(
-        told.starts_with("2/2 updated and ready; still to be made: n2;"),
+        told.starts_with("2/2 updated and ready; not created yet: n2;"),
         "{told}"
     );
     let applied = &state.conditions[0];
@@ -581,7 +581,7 @@ fn nothing_gets_complete_before_every_node_was_looked_at() {
     snapshot.unlooked.insert("n1".into());
     let told = state_of(&snapshot, 1).rollout;
     assert_eq!(told.phase, Phase::InProgress);
-    let text = "2/2 updated and ready, as was told before the operator started; it has not yet looked at n1";
+    let text = "2/2 updated and ready, as reported before the operator started; not checked yet: n1";
     assert_eq!(told.message, text);
     let before = FormRolloutStatus {
         phase: Phase::Complete,

@@ -205,7 +205,7 @@ fn nothing_waits_and_the_status_has_the_whole_story() {
     unwritten.form.rollout.as_mut().unwrap().unwritten_nodes = 1;
     let next = unwritten.of_form().next.unwrap();
     assert!(
-        next.starts_with("see the hub's conditions RenderFailed"),
+        next.starts_with("correct what the hub's conditions name"),
         "{next}"
     );
     let held = (ConditionReason::TooManyDeletions, "8 deletions wait");
@@ -286,7 +286,7 @@ fn why_templates_do_not_reach_the_nodes_stands_with_those_that_wait_for_it() {
         (
             None,
             "nothing listens there",
-            "mend what keeps the hub from its rows",
+            "correct what keeps the hub from reading its rows",
         ),
         (Some(&invalid), "order.when: bad", "correct the form"),
     ] {

@@ -92,7 +92,7 @@ fn a_group_waits_for_those_before_it() {
     );
     let mut snapshot = ordered("xAA", 3, "012");
     let waits = |snapshot: &Snapshot| plan(snapshot, at(1)).waiting["n2"].to_string();
-    let text = "the group \"canaries\" comes first, and is not done: n0";
+    let text = "the group \"canaries\" comes first and is not done: n0";
     assert_eq!(waits(&snapshot), text);
     let canary = snapshot.nodes.get_mut("n0").unwrap();
     (canary.settled_since, canary.ready) = (Some(at(0)), true);
@@ -103,7 +103,7 @@ fn a_group_waits_for_those_before_it() {
         .unwrap()
         .policy
         .min_ready_seconds = 60;
-    let soaks = format!("{text} (it is ready, and has to stay so until 08:01:00 UTC at least)");
+    let soaks = format!("{text} (it is ready, and must stay so until 08:01:00 UTC)");
     assert_eq!(waits(&snapshot), soaks);
 }
 
@@ -135,7 +135,7 @@ fn a_group_with_a_pause_waits_to_be_promoted() {
     let told = &rollout.waiting[0];
     assert_eq!((&*told.reason, told.count), ("AwaitingPromotion", 2));
     let next = "if the nodes of that group work as they should: lynqgate promote web (or kubectl annotate lynqform web --overwrite \
-                'lynq.sh/promote=2/canaries'); if not, correct the form, or lynqgate undo web. Until then all other nodes run what they ran before";
+                'lynq.sh/promote=2/canaries'); if not, correct the form, or lynqgate undo web";
     assert_eq!(told.next, next);
     // What the rollout broke is corrected all the same.
     let mut broken = paused("yAX", "012", 0);
@@ -307,7 +307,7 @@ fn the_reason_tells_who_fills_the_window() {
                 began(s, 1);
             },
             "BrokenBefore",
-            "the window of 1 is full of nodes that are not ready, and not by this change: n0",
+            "the window of 1 is full of nodes that were already not ready before this change: n0",
         ),
         (
             &|s| {
@@ -320,7 +320,7 @@ fn the_reason_tells_who_fills_the_window() {
         (
             &|s| s.nodes.get_mut("n0").unwrap().seen = false,
             "ReadinessUnknown",
-            "the window of 1 is full; released, and not reported on since: n0",
+            "the window of 1 is full; released, no status update since: n0",
         ),
         (
             &|s| {
@@ -335,7 +335,7 @@ fn the_reason_tells_who_fills_the_window() {
                 s.slots.push(slot(1, "100"));
             },
             "SlotReserved",
-            "maxSkew was lowered to 1 while 2 nodes had a slot, so this node waits although it has one; not ready: n0; about to be released: n1",
+            "already holds a slot; waits because maxSkew is now 1 and 2 slots are in use; not ready: n0; about to be released: n1",
         ),
         (
             &|s| {

@@ -36,7 +36,7 @@ fn a_refused_release_is_put_off_and_gives_up_its_slot_when_that_lasts() {
     let others = put_off.waiting["n1"].to_string();
     assert_eq!(
         others,
-        "the window of 1 is full; the API server does not take their release: n0"
+        "the window of 1 is full; the API server rejected their release: n0"
     );
 
     let lasting = RefusedRelease {
@@ -183,6 +183,6 @@ fn who_is_refused_and_not_ready_is_told_as_refused() {
     assert!(plan.give_up.is_empty() && plan.releases.is_empty());
     assert_eq!(
         plan.waiting["n1"].to_string(),
-        "the window of 1 is full; the API server does not take their release: n0; not ready, and not by this change: n1"
+        "the window of 1 is full; the API server rejected their release: n0; already not ready before this change: n1"
     );
 }

@@ -26,7 +26,7 @@ fn force_is_told_as_long_as_it_is_there() {
         assert_eq!(
             state.rollout.message,
             format!(
-                "all 3 nodes run the newest content and are ready; {force}, until it is taken off"
+                "all 3 nodes run the newest content and are ready; {force}, until you remove it"
             )
         );
         let told = windows(state.force, Skew::Count(2), Skew::Count(0));
@@ -235,12 +235,12 @@ fn what_is_on_its_way_out_and_wanted_is_told_of() {
         (applied.status, applied.message.as_str()),
         (
             false,
-            "2/2 nodes ready; being deleted, and made anew once gone: 1"
+            "2/2 nodes ready; being deleted, and created again once gone: 1"
         )
     );
     let message = state.rollout.message;
     assert!(
-        message.starts_with("being deleted, and made anew once gone: n1: see their finalizers"),
+        message.starts_with("being deleted, and created again once gone: n1: see their finalizers"),
         "{message}"
     );
 }
@@ -254,7 +254,7 @@ fn what_failed_last_is_told_with_its_cause() {
     policy_of(&mut snapshot).max_failures = None;
     let state = state_of(&snapshot, 600);
     assert_eq!(state.rollout.phase, Phase::Failed);
-    let message = "not ready in time: n2 (no such image); correct the form or the rows, and they are repaired first";
+    let message = "not ready in time: n2 (no such image); correct the form or the rows: they get the correction first";
     assert_eq!(state.rollout.message, message);
 }
 

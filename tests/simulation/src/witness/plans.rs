@@ -169,7 +169,7 @@ impl Witness {
         // a request that failed.
         let says_so = |name: &str| {
             let why = snapshot.nodes.get(name).and_then(|node| node.why.as_ref());
-            why.is_some_and(|why| why.starts_with("lynqgate cannot look after it"))
+            why.is_some_and(|why| why.starts_with("lynqgate cannot reconcile it"))
         };
         let has_failed = |node: &&NodeView| self.failed.contains(&(life, node.name.clone()));
         let in_vain = nodes().filter(|node| says_so(&node.name) && has_failed(node));
