@@ -2,6 +2,7 @@
 //! and plans nothing itself, so that two answers cannot differ.
 
 mod answer;
+pub mod hub;
 pub mod next;
 
 use jiff::{SignedDuration, SignedDurationRound, Timestamp, Unit};
