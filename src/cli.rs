@@ -24,8 +24,10 @@ mod report;
 mod rows;
 mod run;
 mod schema;
+mod stateful_set;
 mod status;
 mod steer;
+mod subject;
 mod test;
 pub mod webhooks;
 
@@ -49,13 +51,13 @@ struct Arguments {
 enum Command {
     /// Run the operator: serve the webhooks, and reconcile as the leader.
     Run(Box<run::Arguments>),
-    /// Show the progress of the hubs and forms of a namespace. Exit status 0: complete; 1: progressing; 2: degraded; 3: paused
-    /// or halted; 4: the statuses could not be read.
+    /// Show the progress of all hubs and forms of a namespace, or of one hub, form, node or StatefulSet. Exit status 0: complete;
+    /// 1: progressing; 2: degraded; 3: paused or halted; 4: the statuses could not be read.
     Status(status::Arguments),
     /// Check the installation, and the hubs and forms of a namespace. Prints each fault with the command or file that corrects
     /// it. Exit status 0: no check failed; 1: a check failed; 4: the API server did not answer.
     Check(check::Arguments),
-    /// Show why a node, a form or a StatefulSet waits, what to do next, and when it continues.
+    /// Show why a hub, a form, a node or a StatefulSet waits, what to do next, and when it continues.
     Explain(explain::Arguments),
     /// Show what the release of held nodes would change; or, with -f, what an apply of a form would change. Tenants that change
     /// in the same way share one diff, which has no values of Secrets. Exit status with -f: 0: nothing changes; 1: something
@@ -143,6 +145,9 @@ fn as_lynqs(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
 }
 
 pub fn main() -> ExitCode {
+    if let Some(answer) = complete::for_kubectl(Arguments::command()) {
+        return ExitCode::from(u8::from(output::print(answer).is_err()));
+    }
     // Answers a shell that asks for a completion, and goes on otherwise.
     clap_complete::CompleteEnv::with_factory(Arguments::command).complete();
     let done = match Arguments::parse_from(as_lynqs(std::env::args_os())).command {
@@ -235,6 +240,40 @@ mod tests {
         }
         let own = ["lynqgate", "explain", "node", "a", "-n", "b"].map(OsString::from);
         assert_eq!(as_lynqs(own.clone().into_iter()), own);
+    }
+
+    #[test]
+    fn status_takes_a_kind_with_a_name() {
+        for (given, is_good) in [
+            (&[][..], true),
+            (&["hub", "tenants"], true),
+            (&["lform", "web"], true),
+            (&["sts", "db", "--watch"], true),
+            (&["statefulset"], false),
+            (&["lform"], false),
+            (&["pod", "db-0"], false),
+        ] {
+            let given = [&["lynqgate", "status"][..], given].concat();
+            let parsed = Arguments::try_parse_from(&given);
+            assert_eq!(parsed.is_ok(), is_good, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn kubectl_completes_the_last_word() {
+        for (words, expected) in [
+            (&["sta"][..], "status\n:4\n"),
+            (&["explain", ""], "hub\nform\nnode\nstatefulset\n:4\n"),
+            (&["status", "s"], "statefulset\n:4\n"),
+            (&["status", "--wat"], "--watch\n:4\n"),
+            (&["status", "-o", ""], "text\njson\n:4\n"),
+            (&["status", "-o", "x"], ":4\n"),
+            (&["diff", "-f", "go-templ"], "go-templates/\n:6\n"),
+        ] {
+            let given = words.iter().map(OsString::from);
+            let answer = complete::answer(Arguments::command(), given);
+            assert_eq!(answer, expected, "{words:?}");
+        }
     }
 
     #[test]

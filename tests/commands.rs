@@ -151,13 +151,14 @@ fn timeless(line: &str) -> String {
         }
     });
     let words: Vec<String> = words.collect();
-    match words.join(" ").split_once("held for ") {
-        Some((before, after)) => {
+    let mut line = words.join(" ");
+    for since in ["held for ", "has failed for "] {
+        if let Some((before, after)) = line.split_once(since) {
             let after = after.split_once(';').map_or("", |(_, after)| after);
-            format!("{before}held for DURATION;{after}")
+            line = format!("{before}{since}DURATION;{after}");
         }
-        None => words.join(" "),
     }
+    line
 }
 
 /// A time of day, with its date or without.
@@ -241,6 +242,7 @@ async fn a_rollout_is_seen_and_steered_with_the_commands() -> Result<()> {
             "Paused (4: t0-web, t1-web, t2-web, ...)",
         )
         .await?;
+    terminal.types(3, "status node t0-web").await?;
     terminal.until_kstatus(FORM, "InProgress").await?;
     terminal
         .until_kstatus(("LynqNode", "t3-web"), "InProgress")
@@ -276,6 +278,7 @@ async fn a_rollout_is_seen_and_steered_with_the_commands() -> Result<()> {
     terminal
         .sees(3, "status form web", "RolloutFailed (3:")
         .await?;
+    terminal.types(3, "status node t1-web").await?;
     terminal.until_kstatus(FORM, "Failed").await?;
     terminal.types(1, "resume web --yes").await?;
     terminal.types(1, "retry web --yes").await?;
@@ -304,6 +307,7 @@ async fn a_rollout_is_seen_and_steered_with_the_commands() -> Result<()> {
     terminal
         .sees(3, "status hub tenants", "2 nodes wanted, 4 ready")
         .await?;
+    terminal.types(0, "explain hub tenants").await?;
     terminal.until_kstatus(HUB, "Failed").await?;
     terminal.types(0, "confirm tenants --yes").await?;
     wait::until("the nodes are deleted", SOON, async || {

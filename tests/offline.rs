@@ -2,6 +2,7 @@
 //! them.
 
 mod api_server;
+mod completed;
 mod ends;
 mod replay;
 mod tested;

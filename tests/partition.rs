@@ -4,6 +4,7 @@ mod alerts;
 mod steps;
 mod tenants;
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -158,6 +159,23 @@ async fn images(fleet: &Fleet) -> Result<Vec<String>> {
     pods.iter()
         .map(|pod| image(pod).context("an image"))
         .collect()
+}
+
+/// What the program prints, and its exit status.
+async fn lynqgate(
+    cluster: &Cluster,
+    fleet: &Fleet,
+    program: &Path,
+    [command, kind, name]: [&str; 3],
+) -> Result<(Option<i32>, String)> {
+    let output = tokio::process::Command::new(program)
+        .args([command, kind, "--namespace", &fleet.namespace])
+        .arg("--kubeconfig")
+        .arg(cluster.kubeconfig_for(&operator::identity()).await?)
+        .arg(name)
+        .output()
+        .await?;
+    Ok((output.status.code(), String::from_utf8(output.stdout)?))
 }
 
 /// One pod at a time through an edit half way and a pod that breaks.
@@ -396,6 +414,20 @@ async fn a_bad_revision_breaks_one_pod_and_its_correction_mends_it() -> Result<(
     fleet.apply(&whole("healthy")).await?;
     reached(&fleet, 2).await?;
     waits(&fleet, "pod db-2 is updated and not ready").await?;
+    let program = operator::program("lynqgate")?;
+    let status = ["status", "statefulset", "db"];
+    let (code, told) = lynqgate(cluster, &fleet, &program, status).await?;
+    let why = "pod db-2 is updated and not ready, or not for long enough; if it stays so, correct the pod template";
+    let expected = format!(
+        "statefulset db: progressing: partition 2\n  pods       0 of 3 updated and ready, 1 updating, 2 held, 0 failed; \
+         2 of 3 ready in all\n  why        NotAvailable: the next pod waits: {why}\n"
+    );
+    ensure!(code == Some(1) && told == expected, "{code:?}: {told}");
+    let directory = tempfile::tempdir()?;
+    let for_kubectl = directory.path().join("kubectl_complete-lynqgate");
+    std::os::unix::fs::symlink(&program, &for_kubectl)?;
+    let (_, names) = lynqgate(cluster, &fleet, &for_kubectl, ["explain", "sts", "d"]).await?;
+    ensure!(names == "db\n:4\n", "{names}");
     // The whole is sick because of it: that keeps back the next pods, not its correction.
     fleet.apply(&whole("sick")).await?;
     edit(&fleet, "db:3").await?;
@@ -425,6 +457,9 @@ async fn a_bad_revision_breaks_one_pod_and_its_correction_mends_it() -> Result<(
         "{:?}",
         images(&fleet).await?
     );
+    let (code, told) = lynqgate(cluster, &fleet, &program, status).await?;
+    let complete = told.starts_with("statefulset db: complete: no update waits\n");
+    ensure!(code == Some(0) && complete, "{code:?}: {told}");
     Ok(())
 }
 

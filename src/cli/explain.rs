@@ -1,7 +1,5 @@
-//! `lynqgate explain`: shows what the operator wrote about a node or a form into the statuses; or reads a StatefulSet once, and says
-//! what the partition loop does.
-
-mod stateful_set;
+//! `lynqgate explain`: shows what the operator wrote about a hub, a form or a node into the statuses; or reads a StatefulSet once, and
+//! says what the partition loop does.
 
 use std::fmt;
 
@@ -13,17 +11,23 @@ use crate::cli::Output;
 use crate::cli::complete;
 use crate::cli::connection::{AnyError, Connection, Error, run};
 use crate::cli::output::print;
+use crate::cli::stateful_set;
+use crate::cli::status;
+use crate::cli::subject::Subject;
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::clock;
 use crate::controller::rollout::snapshot;
 use crate::decide::node::digest::NodeDigest;
-use crate::decide::rollout::explain::{Asked, Explanation, FormTold, of_nobody};
+use crate::decide::partition;
+use crate::decide::partition::explain::faulty;
+use crate::decide::rollout::explain::hub::{HubAsked, HubExplanation};
+use crate::decide::rollout::explain::{Asked, Explanation, Leader, of_nobody};
 use crate::decide::rollout::formless::Formless;
 use crate::decide::rollout::status::Force;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// node, form or statefulset.
+    /// hub, form, node or statefulset.
     kind: Subject,
     /// Name of the object.
     #[arg(add = ArgValueCandidates::new(complete::any))]
@@ -35,19 +39,10 @@ pub struct Arguments {
     connection: Connection,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Subject {
-    #[value(alias = "lynqnode", alias = "lnode")]
-    Node,
-    #[value(alias = "lynqform", alias = "lform")]
-    Form,
-    #[value(name = "statefulset", alias = "sts")]
-    StatefulSet,
-}
-
 pub fn explain(arguments: &Arguments) -> Result<(), AnyError> {
     match arguments.kind {
-        Subject::StatefulSet => show(arguments, &run(stateful_set::ask(arguments))?),
+        Subject::Hub => show(arguments, &run(of_hub(arguments))?),
+        Subject::StatefulSet => show(arguments, &run(of_stateful_set(arguments))?),
         Subject::Node | Subject::Form => show(arguments, &run(ask(arguments))?),
     }
 }
@@ -60,14 +55,54 @@ fn show<T: Serialize + fmt::Display>(arguments: &Arguments, answer: &T) -> Resul
     Ok(())
 }
 
+async fn of_stateful_set(
+    arguments: &Arguments,
+) -> Result<partition::explain::Explanation, AnyError> {
+    let cluster = arguments.connection.connect().await?;
+    let told = stateful_set::ask(&cluster, &arguments.name).await?;
+    let leader = cluster.leader(&arguments.name, clock::now()).await;
+    let version = cluster.objects.client.apiserver_version().await;
+    Ok(partition::explain::Explanation {
+        fault: version
+            .ok()
+            .and_then(|version| faulty(&version.git_version)),
+        leaderless: matches!(leader, Leader::Missing { .. }),
+        ..told
+    })
+}
+
+async fn of_hub(arguments: &Arguments) -> Result<HubExplanation, AnyError> {
+    let cluster = arguments.connection.connect().await?;
+    let hub = Hub::of(&cluster.get("LynqHub", &arguments.name).await?);
+    let forms = cluster.list("LynqForm").await?;
+    let mut forms: Vec<Form> = forms.iter().map(Form::of).collect();
+    forms.retain(|form| form.hub_id == hub.name);
+    let of_hub = snapshot::is_forced(&hub.annotations).then(|| format!("hub {}", hub.name));
+    let of_forms = forms
+        .iter()
+        .filter(|form| snapshot::is_forced(&form.annotations))
+        .map(|form| format!("form {}", form.name));
+    let now = clock::now();
+    let leader = cluster.leader(&hub.name, now).await;
+    let spec = hub.spec.as_ref().ok();
+    let asked = HubAsked {
+        namespace: &cluster.namespace,
+        name: &hub.name,
+        generation: hub.generation,
+        status: &hub.status,
+        sync_interval: spec.map(|spec| spec.source.sync_interval.as_str()),
+        forced: of_hub.into_iter().chain(of_forms).collect(),
+        forms: forms.iter().map(status::of_form).collect(),
+        leader: &leader,
+        now,
+    };
+    Ok(asked.explain())
+}
+
 async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
     let cluster = arguments.connection.connect().await?;
     let namespace = &cluster.namespace;
-    let about = match arguments.kind {
-        Subject::Node => "LynqNode",
-        _ => "LynqForm",
-    };
-    let object = cluster.get(about, &arguments.name).await?;
+    let object = cluster.get(arguments.kind.kind(), &arguments.name).await?;
     let node = (arguments.kind == Subject::Node).then(|| NodeDigest::of(&object, None));
     let form = match &node {
         Some(node) if node.hub.is_empty() => return Ok(of_nobody(node)),
@@ -92,11 +127,7 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
     let form = form.filter(|form| form.hub_id == hub_name);
     let now = clock::now();
     let leader = cluster.leader(&hub_name, now).await;
-    let told = form.as_ref().map(|form| FormTold {
-        name: &form.name,
-        generation: form.generation,
-        status: &form.status,
-    });
+    let told = form.as_ref().map(Form::told);
     let force = match () {
         () if form
             .as_ref()

@@ -1,5 +1,5 @@
-//! `lynqgate status`: how far the hubs, forms and nodes of a namespace are, on one screen; follows a rollout to its end, and says with
-//! its exit status how that went.
+//! `lynqgate status`: how far the hubs, forms, nodes and StatefulSets of a namespace are, on one screen; follows a rollout to its end,
+//! and says with its exit status how that went.
 
 use std::io::{IsTerminal, stdout};
 use std::time::Duration;
@@ -12,10 +12,12 @@ use crate::cli::Output;
 use crate::cli::complete;
 use crate::cli::connection::{AnyError, Connected, Connection, may_pass, run};
 use crate::cli::output::{print, tell};
+use crate::cli::stateful_set;
+use crate::cli::subject::Subject;
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::clock;
 use crate::decide::node::digest::NodeDigest;
-use crate::decide::rollout::explain::{FormTold, Leader};
+use crate::decide::rollout::explain::Leader;
 use crate::decide::rollout::overview::{self, Overview, Part, Style, Verdict};
 
 /// Between two reads of the statuses.
@@ -23,10 +25,11 @@ const EVERY: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// hub, form or node. Default: all hubs and forms of the namespace.
+    /// hub, form, node or statefulset. Default: all hubs and forms of the namespace.
+    #[arg(requires = "name")]
     kind: Option<Subject>,
-    /// Name of the hub, form or node.
-    #[arg(requires = "kind", required_if_eq_any([("kind", "hub"), ("kind", "form"), ("kind", "node")]), add = ArgValueCandidates::new(complete::any))]
+    /// Name of the hub, form, node or StatefulSet.
+    #[arg(add = ArgValueCandidates::new(complete::any))]
     name: Option<String>,
     /// Follow the status until nothing is progressing.
     #[arg(short, long)]
@@ -39,16 +42,6 @@ pub struct Arguments {
     output: Output,
     #[command(flatten)]
     connection: Connection,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Subject {
-    #[value(alias = "lynqhub", alias = "lhub")]
-    Hub,
-    #[value(alias = "lynqform", alias = "lform")]
-    Form,
-    #[value(alias = "lynqnode", alias = "lnode")]
-    Node,
 }
 
 /// The statuses could not be read.
@@ -114,22 +107,37 @@ async fn follow(arguments: &Arguments) -> Result<Verdict, AnyError> {
 
 async fn read(arguments: &Arguments, cluster: &Connected) -> Result<Overview, AnyError> {
     let name = arguments.name.as_deref().unwrap_or_default();
-    let mut hubs = vec![];
+    // What a lease is for: hubs, and StatefulSets.
+    let mut led = vec![];
     let parts = match arguments.kind {
         Some(Subject::Node) => {
             let node = NodeDigest::of(&cluster.get("LynqNode", name).await?, None);
-            hubs.push(node.hub.clone());
-            vec![overview::of_node(&node)]
+            let form = match node.held() {
+                true => cluster.find("LynqForm", &node.form).await?,
+                false => None,
+            };
+            let form = form.map(|form| Form::of(&form));
+            let form = form.filter(|form| form.hub_id == node.hub);
+            led.push(node.hub.clone());
+            vec![overview::of_node(
+                &node,
+                form.as_ref().map(of_form).as_ref(),
+            )]
+        }
+        Some(Subject::StatefulSet) => {
+            let set = stateful_set::ask(cluster, name).await?;
+            led.extend(set.gated.then(|| set.name.clone()));
+            vec![overview::of_stateful_set(&set)]
         }
         Some(Subject::Form) => {
             let form = Form::of(&cluster.get("LynqForm", name).await?);
-            hubs.push(form.hub_id.clone());
+            led.push(form.hub_id.clone());
             vec![of_form(&form)]
         }
         Some(Subject::Hub) => {
             let hub = Hub::of(&cluster.get("LynqHub", name).await?);
             let forms = cluster.list("LynqForm").await?;
-            hubs.push(hub.name.clone());
+            led.push(hub.name.clone());
             of_hub(&hub, &mut forms.iter().map(Form::of).collect())
         }
         None => {
@@ -137,7 +145,7 @@ async fn read(arguments: &Arguments, cluster: &Connected) -> Result<Overview, An
             let forms = cluster.list("LynqForm").await?;
             let mut forms = forms.iter().map(Form::of).collect();
             let all: Vec<Hub> = all.iter().map(Hub::of).collect();
-            hubs.extend(all.iter().map(|hub| hub.name.clone()));
+            led.extend(all.iter().map(|hub| hub.name.clone()));
             let mut parts: Vec<Part> = all.iter().flat_map(|hub| of_hub(hub, &mut forms)).collect();
             // Their hubs are not there.
             parts.extend(forms.iter().map(of_form));
@@ -153,9 +161,9 @@ async fn read(arguments: &Arguments, cluster: &Connected) -> Result<Overview, An
     };
     let now = clock::now();
     let mut leader = Leader::Leads;
-    for hub in hubs.iter().filter(|hub| !hub.is_empty()) {
+    for name in led.iter().filter(|name| !name.is_empty()) {
         if leader == Leader::Leads {
-            leader = cluster.leader(hub, now).await;
+            leader = cluster.leader(name, now).await;
         }
     }
     Ok(Overview::of(parts, &leader))
@@ -169,11 +177,6 @@ fn of_hub(hub: &Hub, forms: &mut Vec<Form>) -> Vec<Part> {
     parts
 }
 
-fn of_form(form: &Form) -> Part {
-    let told = FormTold {
-        name: &form.name,
-        generation: form.generation,
-        status: &form.status,
-    };
-    overview::of_form(told, clock::now())
+pub fn of_form(form: &Form) -> Part {
+    overview::of_form(form.told(), clock::now())
 }

@@ -13,14 +13,13 @@ use crate::cli::complete;
 use crate::cli::connection::{self, AnyError, Connected, Connection};
 use crate::cli::history;
 use crate::cli::output::{print, tell};
+use crate::cli::subject::Subject;
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::clock;
 use crate::cluster::objects::ApiError;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::child::ObjectKey;
 use crate::decide::node::digest::NodeDigest;
-use crate::decide::partition;
-use crate::decide::rollout::explain::FormTold;
 use crate::decide::rollout::history::Reverted;
 use crate::decide::rollout::steer::{self, Forced, Refusal, Steering};
 
@@ -77,18 +76,6 @@ pub struct Force {
     off: bool,
     #[command(flatten)]
     common: Common,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Subject {
-    #[value(alias = "lynqhub", alias = "lhub")]
-    Hub,
-    #[value(alias = "lynqform", alias = "lform")]
-    Form,
-    #[value(alias = "lynqnode", alias = "lnode")]
-    Node,
-    #[value(name = "statefulset", alias = "sts")]
-    StatefulSet,
 }
 
 // What every command has that changes something. As a doc comment it would be the help of each.
@@ -210,12 +197,12 @@ async fn step(verb: &Verb<'_>, cluster: &Connected) -> Result<Step, AnyError> {
             let spec = form.spec.as_ref();
             let policy = spec.ok().and_then(|spec| spec.rollout.as_ref());
             let steered = match verb {
-                Verb::Pause(_) => steer::pause(told(&form), policy),
-                Verb::Resume(_) => steer::resume(told(&form), policy),
+                Verb::Pause(_) => steer::pause(form.told(), policy),
+                Verb::Resume(_) => steer::resume(form.told(), policy),
                 Verb::Promote(_) => {
-                    steer::promote(told(&form), policy, form.annotations.get(names::PROMOTE))
+                    steer::promote(form.told(), policy, form.annotations.get(names::PROMOTE))
                 }
-                _ => steer::retry(told(&form), policy, clock::now()),
+                _ => steer::retry(form.told(), policy, clock::now()),
             };
             Step::of(own("LynqForm", name), &object, steered)
         }
@@ -225,7 +212,7 @@ async fn step(verb: &Verb<'_>, cluster: &Connected) -> Result<Step, AnyError> {
             let there = history::revisions(cluster, &form).await?;
             let now = history::revision_now(&form);
             let reverted = Reverted::of(&form.annotations);
-            let (form, spec) = (told(&form), &object["spec"]);
+            let (form, spec) = (form.told(), &object["spec"]);
             let steered = steer::undo(form, spec, reverted, now.as_deref(), &there, *to);
             // It sets back the form that the user was asked about.
             let version = &object["metadata"]["resourceVersion"];
@@ -248,21 +235,13 @@ async fn step(verb: &Verb<'_>, cluster: &Connected) -> Result<Step, AnyError> {
         Verb::Force(Force {
             kind, name, off, ..
         }) => {
-            let (key, object) = match kind {
-                Subject::Hub => (own("LynqHub", name), cluster.get("LynqHub", name).await?),
-                Subject::Form => (own("LynqForm", name), cluster.get("LynqForm", name).await?),
-                Subject::Node => (own("LynqNode", name), cluster.get("LynqNode", name).await?),
-                Subject::StatefulSet => {
-                    let key = partition::key(&cluster.namespace, name);
-                    let object = cluster.read("StatefulSet", &key).await?;
-                    (key, object)
-                }
-            };
+            let key = kind.key(&cluster.namespace, name);
+            let object = cluster.read(kind.kind(), &key).await?;
             let entry = Hub::of(&object);
             let (form, node) = (Form::of(&object), NodeDigest::of(&object, None));
             let what = match kind {
                 Subject::Hub => Forced::Hub(name, &entry.status),
-                Subject::Form => Forced::Form(told(&form)),
+                Subject::Form => Forced::Form(form.told()),
                 Subject::Node => Forced::Node(&node),
                 Subject::StatefulSet => Forced::StatefulSet(name),
             };
@@ -270,14 +249,6 @@ async fn step(verb: &Verb<'_>, cluster: &Connected) -> Result<Step, AnyError> {
             Step::of(key, &object, steered)
         }
     })
-}
-
-fn told(form: &Form) -> FormTold<'_> {
-    FormTold {
-        name: &form.name,
-        generation: form.generation,
-        status: &form.status,
-    }
 }
 
 /// Asks the user to agree to the effect.

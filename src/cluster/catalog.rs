@@ -8,6 +8,7 @@ use crate::api::hub::{HubSpec, HubStatus};
 use crate::cluster::cache::{Asked, Cache, Cached, Changed, FirstList, identity};
 use crate::cluster::vital::RwLock;
 use crate::cluster::watch::Change;
+use crate::decide::rollout::explain::FormTold;
 use crate::decide::rollout::formless::FoundForm;
 use crate::decide::rollout::history::Owner;
 use serde::de::DeserializeOwned;
@@ -43,6 +44,15 @@ impl Form {
             namespace: &self.namespace,
             name: &self.name,
             uid: &self.uid,
+        }
+    }
+
+    /// What its operator reports on it.
+    pub fn told(&self) -> FormTold<'_> {
+        FormTold {
+            name: &self.name,
+            generation: self.generation,
+            status: &self.status,
         }
     }
 

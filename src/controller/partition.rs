@@ -189,6 +189,15 @@ impl ObservedSet {
         Ok(ObservedSet { object, set, pods })
     }
 
+    /// With its pods also where its update is over, which the loop need not look at.
+    pub async fn whole(objects: &Objects, key: &ObjectKey) -> Result<Self, ApiError> {
+        let mut observed = Self::at(objects, key).await?;
+        if observed.set.is_done() {
+            observed.pods = pods(objects, key, &observed.object, &observed.set).await?;
+        }
+        Ok(observed)
+    }
+
     /// Why the object that the StatefulSet names is not ready.
     pub async fn unmet_probe(&self, objects: &Objects) -> Option<String> {
         let probe = match OfWhole::of(&self.object)? {

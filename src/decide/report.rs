@@ -39,7 +39,7 @@ impl Standing {
     ];
 
     fn of(node: &NodeDigest) -> Self {
-        let verdict = overview::of_node(node).verdict;
+        let verdict = overview::of_node(node, None).verdict;
         match () {
             () if verdict >= Verdict::Degraded => Standing::Degraded,
             () if !node.is_ready() && node.live != Live::None => Standing::NotReady,

@@ -8,11 +8,7 @@ use crate::cluster::{Options, etcd};
 use crate::operator::Operator;
 
 /// What a trial says that had no time, on a machine that is busy with other tests.
-const NO_TIME: [&str; 3] = [
-    "did not come within",
-    "it took more than",
-    "timed out",
-];
+const NO_TIME: [&str; 3] = ["did not come within", "it took more than", "timed out"];
 
 /// Whether `kubectl apply` was taken, and what it said. A dry run for whose trial there was no time is made again.
 pub async fn apply(cluster: &Cluster, object: &Value, flags: &[&str]) -> Result<(bool, String)> {

@@ -113,11 +113,7 @@ fn a_form_that_renders_for_all_rows_passes() -> Result<()> {
     let without = example.test(&[])?;
     without.expect(0, "", &[])?;
     let hint = "  schemas    none given: the manifests were not validated. Give --schemas cluster, or --schemas PATH\n";
-    ensure!(
-        without.out == format!("{counts}{hint}"),
-        "{}",
-        without.out
-    );
+    ensure!(without.out == format!("{counts}{hint}"), "{}", without.out);
     let compared = example.test(&["--golden", "golden"])?;
     compared.expect(0, "", &[counts, ": 2 as expected\n"])?;
     let compared = example.test(&["--golden", "golden", "-o", "json"])?;

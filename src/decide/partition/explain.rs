@@ -1,4 +1,5 @@
-//! The output of `lynqgate explain statefulset`: the pods, the partition, and the next step or why there is none.
+//! What `lynqgate explain statefulset` prints, and `lynqgate status` sums up: the pods, the partition, and the next step or why there
+//! is none.
 
 use std::fmt;
 
@@ -7,6 +8,7 @@ use serde::Serialize;
 use crate::api::names;
 use crate::decide::partition::HELD;
 use crate::decide::partition::walk::{Effect, Pod, Reason, Set, Step};
+use crate::decide::rollout::overview::Verdict;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -17,10 +19,16 @@ pub struct Explanation {
     pub gated: bool,
     /// None: no pod is released yet, or the update strategy is OnDelete.
     pub partition: Option<i64>,
+    /// The same as a text.
+    #[serde(skip)]
+    pub released: String,
     pub replicas: i64,
     pub updated: usize,
     pub reason: &'static str,
     pub message: String,
+    /// For `status`.
+    #[serde(skip)]
+    pub verdict: Verdict,
     pub pods: Vec<PodSeen>,
     /// A known fault of the cluster's Kubernetes version.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,14 +66,46 @@ impl Explanation {
             name: set.name.clone(),
             gated: set.gated,
             partition: set.partition.filter(|partition| *partition != HELD),
+            released: released(set.partition),
             replicas: set.replicas,
             updated: pods.iter().filter(|pod| pod.updated).count(),
             reason: step.reason.code(),
             message: message(set, step, waits),
+            verdict: verdict(set, &pods, step, waits),
             pods,
             fault: None,
             leaderless: false,
         }
+    }
+}
+
+fn released(partition: Option<i64>) -> String {
+    match partition {
+        None => "update strategy OnDelete".to_owned(),
+        Some(HELD) => "no pod is released yet".to_owned(),
+        Some(partition) => format!("partition {partition}"),
+    }
+}
+
+/// An update has no deadline: it progresses while an updated pod is not ready.
+fn verdict(set: &Set, pods: &[PodSeen], step: &Step, waits: Option<&str>) -> Verdict {
+    let is_over = match set.partition {
+        Some(_) => set.observed && set.current_revision == set.update_revision,
+        // The revisions in its status do not say so then.
+        None => pods.iter().all(|pod| pod.updated),
+    };
+    let ready = pods.iter().filter(|pod| pod.ready).count();
+    let all_ready = i64::try_from(ready) == Ok(set.replicas);
+    match &step.reason {
+        Reason::Done if is_over && all_ready => Verdict::Complete,
+        Reason::Done if is_over => Verdict::Degraded,
+        // lynqgate leaves it alone, and its controller goes no further.
+        Reason::Done if step.effect.is_none() && set.partition != Some(0) => Verdict::Paused,
+        Reason::Paused { .. } => Verdict::Paused,
+        Reason::BadInterval { .. } | Reason::Node(_) => Verdict::Halted,
+        // A pod may be away for a moment. The loop writes down what lasts.
+        reason @ Reason::Broken { .. } if waits == Some(&*reason.to_string()) => Verdict::Halted,
+        _ => Verdict::Progressing,
     }
 }
 
@@ -98,14 +138,10 @@ impl fmt::Display for Explanation {
             self.namespace, self.name, self.message
         )?;
         if !self.pods.is_empty() {
-            let partition = match self.partition {
-                Some(partition) => format!("partition {partition}"),
-                None => "no pod is released yet".to_owned(),
-            };
             writeln!(
                 f,
-                "{} of {} pods are updated ({partition}):",
-                self.updated, self.replicas
+                "{} of {} pods are updated ({}):",
+                self.updated, self.replicas, self.released
             )?;
         }
         for pod in &self.pods {
@@ -144,7 +180,11 @@ pub fn faulty(version: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+
     use super::*;
+    use crate::decide::partition::walk::{self, Around};
 
     #[test]
     fn faulty_versions_are_named() {
@@ -157,6 +197,112 @@ mod tests {
             ("?", false),
         ] {
             assert_eq!(faulty(version).is_some(), is, "{version}");
+        }
+    }
+
+    /// A set of three pods, in the middle of an update.
+    fn set() -> Set {
+        Set::of(&json!({
+            "metadata": {"name": "db", "generation": 2, "labels": {names::PARTITION_GATE: names::TRUE}},
+            "spec": {"replicas": 3, "updateStrategy": {"rollingUpdate": {"partition": 2}}},
+            "status": {"observedGeneration": 2, "updateRevision": "db-new", "currentRevision": "db-old"},
+        }))
+    }
+
+    /// A letter for each pod, from the lowest: (o)ld, old and (b)roken, (u)pdated, updated and not ready (x).
+    fn pods(letters: &str) -> Vec<Pod> {
+        let pod = |(index, letter): (usize, char)| {
+            let revision = match letter {
+                'o' | 'b' => "db-old",
+                _ => "db-new",
+            };
+            Pod {
+                index: i64::try_from(index).unwrap(),
+                name: format!("db-{index}"),
+                uid: String::new(),
+                revision: revision.to_owned(),
+                ready_since: "ou".contains(letter).then_some(Timestamp::UNIX_EPOCH),
+                terminating: false,
+            }
+        };
+        letters.chars().enumerate().map(pod).collect()
+    }
+
+    fn is_over(set: &mut Set) {
+        set.partition = Some(0);
+        set.current_revision.clone_from(&set.update_revision);
+    }
+
+    /// What the set is, its pods, what its loop wrote down, and what follows.
+    type Case<'a> = (fn(&mut Set), &'a str, Option<&'a str>, Verdict);
+
+    #[test]
+    fn verdicts() {
+        let broken = Reason::Broken {
+            pod: "db-0".to_owned(),
+        };
+        let lasts = broken.to_string();
+        let cases: &[(&str, Case)] = &[
+            ("an update", (|_| {}, "oou", None, Verdict::Progressing)),
+            ("a pod starts", (|_| {}, "oox", None, Verdict::Progressing)),
+            ("no update", (is_over, "uuu", None, Verdict::Complete)),
+            ("a broken pod", (is_over, "uxu", None, Verdict::Degraded)),
+            ("a missing pod", (is_over, "uu", None, Verdict::Degraded)),
+            ("a pod is away", (|_| {}, "bou", None, Verdict::Progressing)),
+            (
+                "a pod is away for long",
+                (|_| {}, "bou", Some(lasts.as_str()), Verdict::Halted),
+            ),
+            (
+                "somebody paused it",
+                (
+                    |set| set.paused_by = Some("admin".to_owned()),
+                    "oou",
+                    None,
+                    Verdict::Paused,
+                ),
+            ),
+            (
+                "an interval that is no duration",
+                (
+                    |set| set.interval = Err("soon".to_owned()),
+                    "oou",
+                    None,
+                    Verdict::Halted,
+                ),
+            ),
+            (
+                "no gate, and a partition",
+                (|set| set.gated = false, "oou", None, Verdict::Paused),
+            ),
+            (
+                "no gate, and no partition",
+                (
+                    |set| {
+                        set.gated = false;
+                        set.partition = Some(0);
+                    },
+                    "oox",
+                    None,
+                    Verdict::Progressing,
+                ),
+            ),
+            (
+                "OnDelete",
+                (|set| set.partition = None, "oou", None, Verdict::Paused),
+            ),
+            (
+                "OnDelete, and all were deleted",
+                (|set| set.partition = None, "uuu", None, Verdict::Complete),
+            ),
+        ];
+        for (name, (change, letters, waits, verdict)) in cases {
+            let mut set = set();
+            change(&mut set);
+            let pods = pods(letters);
+            let step = walk::step(&set, &pods, &Around::default(), Timestamp::MAX);
+            let told = Explanation::of("tenants", (&set, &pods), &step, *waits);
+            assert_eq!(told.verdict, *verdict, "{name}: {}", told.message);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! and plans nothing itself, so that two answers cannot differ.
 
 mod answer;
+pub mod hub;
 pub mod next;
 
 use jiff::{SignedDuration, SignedDurationRound, Timestamp, Unit};
@@ -389,10 +390,7 @@ impl Asked<'_> {
             )
         });
         let whole = rollout.estimated_completion.map(|at| match at > self.now {
-            true => format!(
-                "estimated completion {} at the current pace",
-                self.at(at)
-            ),
+            true => format!("estimated completion {} at the current pace", self.at(at)),
             false => {
                 "later than estimated: the last nodes take longer than the earlier ones".to_owned()
             }

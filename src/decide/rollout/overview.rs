@@ -1,4 +1,5 @@
-//! `status`: how far hubs, forms and nodes are, on one screen, from what the operator wrote into their statuses.
+//! `status`: how far hubs, forms and nodes are, on one screen, from what the operator wrote into their statuses; and StatefulSets, from
+//! what the partition loop would do.
 
 mod screen;
 
@@ -10,6 +11,8 @@ use crate::api::conditions::{self, Condition, ConditionReason};
 use crate::api::form::{FormRolloutStatus, FormStatus, Phase, WaitingNodes};
 use crate::api::hub::HubStatus;
 use crate::decide::node::digest::NodeDigest;
+use crate::decide::partition;
+use crate::decide::partition::walk;
 use crate::decide::rollout::explain::{FormTold, Leader, next, short};
 use crate::decide::rollout::reason::Reason;
 pub use screen::Style;
@@ -59,7 +62,7 @@ pub struct Overview {
     pub parts: Vec<Part>,
 }
 
-/// A hub, a form or a node.
+/// A hub, a form, a node or a StatefulSet.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Part {
@@ -69,7 +72,9 @@ pub struct Part {
     /// What it is, in a line.
     pub summary: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<NodeCounts>,
+    pub nodes: Option<Counts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pods: Option<Counts>,
     /// How long the rollout takes, in a line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
@@ -78,10 +83,10 @@ pub struct Part {
     pub problems: Vec<Problem>,
 }
 
-/// Nodes of a form. Each is updated, updating or held.
+/// Nodes of a form, or pods of a StatefulSet. Each is updated, updating or held.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct NodeCounts {
+pub struct Counts {
     pub total: i32,
     /// Whatever content they run.
     pub ready: i32,
@@ -108,14 +113,46 @@ pub struct Problem {
     pub next: Option<String>,
 }
 
+impl Part {
+    fn new(subject: String, verdict: Verdict, summary: String) -> Self {
+        Part {
+            subject,
+            verdict,
+            summary,
+            nodes: None,
+            pods: None,
+            time: None,
+            problems: vec![],
+        }
+    }
+}
+
 impl Problem {
+    /// None while somebody leads.
+    pub fn of_leader(leader: &Leader) -> Option<Self> {
+        let Leader::Missing { lease, since } = leader else {
+            return None;
+        };
+        let reason = Reason::NoLeader {
+            lease: lease.clone(),
+            since: *since,
+        };
+        let next = reason.next().into_owned();
+        Some(Problem::new(reason.code(), reason.to_string(), Some(next)))
+    }
+
     fn told(told: &Condition, next: Option<&str>) -> Self {
+        let next = next.map(str::to_owned);
+        Problem::new(&told.reason, told.message.to_string(), next)
+    }
+
+    fn new(reason: &str, message: String, next: Option<String>) -> Self {
         Problem {
-            reason: told.reason.to_string(),
+            reason: reason.to_owned(),
             count: None,
             nodes: vec![],
-            message: told.message.to_string(),
-            next: next.map(str::to_owned),
+            message,
+            next,
         }
     }
 
@@ -128,29 +165,25 @@ impl Problem {
             next: Some(nodes.next.clone()),
         }
     }
+
+    /// Of one of the nodes.
+    fn of_one(&self) -> Self {
+        Problem {
+            count: None,
+            nodes: vec![],
+            ..self.clone()
+        }
+    }
 }
 
 impl Overview {
     /// Where nobody leads, the statuses are old, and nothing goes on.
     pub fn of(mut parts: Vec<Part>, leader: &Leader) -> Self {
-        if let Leader::Missing { lease, since } = leader {
-            let reason = Reason::NoLeader {
-                lease: lease.clone(),
-                since: *since,
-            };
+        if let Some(problem) = Problem::of_leader(leader) {
+            let summary = "what follows may be old".to_owned();
             let part = Part {
-                subject: "operator".to_owned(),
-                verdict: Verdict::Halted,
-                summary: "what follows may be old".to_owned(),
-                nodes: None,
-                time: None,
-                problems: vec![Problem {
-                    reason: reason.code().to_owned(),
-                    count: None,
-                    nodes: vec![],
-                    message: reason.to_string(),
-                    next: Some(reason.next().into_owned()),
-                }],
+                problems: vec![problem],
+                ..Part::new("operator".to_owned(), Verdict::Halted, summary)
             };
             parts.insert(0, part);
         }
@@ -194,22 +227,18 @@ pub fn of_hub(name: &str, generation: i64, status: &HubStatus) -> Part {
         true => "",
         false => "; lynqgate has not observed the hub's newest change yet",
     };
+    let summary = format!(
+        "{} nodes wanted, {} ready, {} failed{skipped}{untold}",
+        count(status.desired),
+        count(status.ready),
+        count(status.failed),
+    );
+    let problems = first.into_iter().chain(others);
     Part {
-        subject: format!("hub {name}"),
-        verdict,
-        summary: format!(
-            "{} nodes wanted, {} ready, {} failed{skipped}{untold}",
-            count(status.desired),
-            count(status.ready),
-            count(status.failed),
-        ),
-        nodes: None,
-        time: None,
-        problems: first
-            .into_iter()
-            .chain(others)
-            .map(|told| Problem::told(told, None))
+        problems: problems
+            .map(|told| Problem::told(told, next::of_hub(name, told).as_deref()))
             .collect(),
+        ..Part::new(format!("hub {name}"), verdict, summary)
     }
 }
 
@@ -252,13 +281,12 @@ pub fn of_form(form: FormTold, now: Timestamp) -> Part {
         problems.push(Problem::told(why, is_windowless.then_some(&*undo)));
     }
     problems.extend(waiting.iter().map(Problem::waiting));
+    let summary = summary(form, rollout, is_taken_up);
     Part {
-        subject: format!("form {}", form.name),
-        verdict,
-        summary: summary(form, rollout, is_taken_up),
         nodes: counts(form.status, rollout),
         time: rollout.and_then(|rollout| time(rollout, now)),
         problems,
+        ..Part::new(format!("form {}", form.name), verdict, summary)
     }
 }
 
@@ -283,10 +311,10 @@ fn summary(form: FormTold, rollout: Option<&FormRolloutStatus>, is_taken_up: boo
     format!("generation {}, {window}{forced}{newer}", form.generation)
 }
 
-fn counts(status: &FormStatus, rollout: Option<&FormRolloutStatus>) -> Option<NodeCounts> {
+fn counts(status: &FormStatus, rollout: Option<&FormRolloutStatus>) -> Option<Counts> {
     let total = status.total_nodes?;
     Some(match rollout {
-        Some(rollout) => NodeCounts {
+        Some(rollout) => Counts {
             total,
             ready: status.ready_nodes.unwrap_or_default(),
             updated: rollout.ready_updated_nodes,
@@ -296,7 +324,7 @@ fn counts(status: &FormStatus, rollout: Option<&FormRolloutStatus>) -> Option<No
         },
         None => {
             let ready = status.ready_nodes.unwrap_or_default();
-            NodeCounts {
+            Counts {
                 total,
                 ready,
                 updated: ready,
@@ -329,7 +357,8 @@ fn time(rollout: &FormRolloutStatus, now: Timestamp) -> Option<String> {
     )
 }
 
-pub fn of_node(node: &NodeDigest) -> Part {
+/// `form`: the node's form, where its hub has it.
+pub fn of_node(node: &NodeDigest, form: Option<&Part>) -> Part {
     let conditions = &node.status.conditions;
     let (verdict, why) = match kstatus::of_node(conditions) {
         _ if node.deleting || conditions.is_empty() => (Verdict::Progressing, None),
@@ -344,23 +373,67 @@ pub fn of_node(node: &NodeDigest) -> Part {
         () => "live",
     };
     let status = &node.status;
+    let summary = format!(
+        "{state}; form {}, hub {}; {} of {} resources ready, {} failed",
+        node.form,
+        node.hub,
+        status.ready_resources,
+        status.desired_resources,
+        status.failed_resources
+    );
+    let why = why.map(|why| Problem::told(why, None));
+    let mut part = Part {
+        problems: why.into_iter().collect(),
+        ..Part::new(format!("node {}", node.key.name), verdict, summary)
+    };
+    let waits = node.held() && !node.deleting;
+    if let Some(form) = form.filter(|form| waits && form.verdict >= Verdict::Paused) {
+        // Its own condition says the same, later and without names.
+        if verdict == Verdict::Progressing {
+            part.problems.clear();
+        }
+        part.problems
+            .extend(form.problems.first().map(Problem::of_one));
+        part.verdict = verdict.max(form.verdict);
+    }
+    part
+}
+
+pub fn of_stateful_set(set: &partition::explain::Explanation) -> Part {
+    let count = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let ready = set.pods.iter().filter(|pod| pod.ready);
+    let updated = ready.clone().filter(|pod| pod.updated).count();
+    let (ready, updated) = (count(ready.count()), count(updated));
+    let total = i32::try_from(set.replicas).unwrap_or(i32::MAX);
+    let held = count(set.pods.len() - set.updated);
+    let counts = Counts {
+        total,
+        ready,
+        updated,
+        // A pod that is not there is created with the new revision.
+        updating: total - updated - held,
+        held,
+        failed: 0,
+    };
+    let is_done = set.reason == walk::Reason::Done.code();
+    let problem = match is_done {
+        false => Some(Problem::new(set.reason, set.message.clone(), None)),
+        true if set.verdict == Verdict::Degraded => Some(Problem::new(
+            "NotAvailable",
+            format!("{} of {total} pods are not ready", total - ready),
+            Some(format!("lynqgate explain statefulset {}", set.name)),
+        )),
+        true => None,
+    };
+    let summary = match is_done {
+        false => &set.released,
+        true => &set.message,
+    };
+    let subject = format!("statefulset {}", set.name);
     Part {
-        subject: format!("node {}", node.key.name),
-        verdict,
-        summary: format!(
-            "{state}; form {}, hub {}; {} of {} resources ready, {} failed",
-            node.form,
-            node.hub,
-            status.ready_resources,
-            status.desired_resources,
-            status.failed_resources
-        ),
-        nodes: None,
-        time: None,
-        problems: why
-            .map(|why| Problem::told(why, None))
-            .into_iter()
-            .collect(),
+        pods: Some(counts),
+        problems: problem.into_iter().collect(),
+        ..Part::new(subject, set.verdict, summary.clone())
     }
 }
 

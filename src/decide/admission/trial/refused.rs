@@ -343,7 +343,10 @@ mod tests {
                 "apps/v1/StatefulSet",
                 "deletes the StatefulSet and creates it again as each node is released (its pods stay)",
             ),
-            ("batch/v1/Job", "object: put a version into its nameTemplate"),
+            (
+                "batch/v1/Job",
+                "object: put a version into its nameTemplate",
+            ),
             (
                 "v1/PersistentVolumeClaim",
                 "move what it holds; only the requested size may grow",

@@ -174,7 +174,10 @@ impl fmt::Display for Held {
                 let (missing, remedy) = match without_form {
                     0 => ("active row", "Correct the rows"),
                     forms if forms == count => ("form", "Apply the form again"),
-                    _ => ("active row or form", "Correct the rows, apply the form again"),
+                    _ => (
+                        "active row or form",
+                        "Correct the rows, apply the form again",
+                    ),
                 };
                 write!(
                     f,

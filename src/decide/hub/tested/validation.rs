@@ -286,11 +286,7 @@ mod tests {
                     "resource \"app\" (Deployment): spec.selector: missing; the field is required",
                 ),
             ),
-            (
-                "a part of an object",
-                json!([merged]),
-                all_good.to_owned(),
-            ),
+            ("a part of an object", json!([merged]), all_good.to_owned()),
             (
                 "metadata that lynqgate would drop",
                 json!([labelled]),

@@ -81,25 +81,33 @@ impl Groups {
     }
 }
 
-/// The hashes of a diff's changed lines: as they are; without the row's id; and without any value of the row. Two diffs are alike
-/// if they have one in common. The lines around the changed ones do not count, because they differ from row to row.
-fn spellings(diff: &str, uid: &str, values: &[&str]) -> [String; 3] {
+/// The hashes of a diff's changed lines: as they are; without the row's id; without any value of the row; and without all values but
+/// one, which another row may have by a default of the form, or by chance. Two diffs are alike if they have one in common. The lines
+/// around the changed ones do not count, because they differ from row to row.
+fn spellings(diff: &str, uid: &str, values: &[&str]) -> Vec<String> {
     let changed = diff.lines().filter(|line| !line.starts_with([' ', '@']));
     let changed = changed.collect::<Vec<_>>().join("\n");
-    let without = |text: String, value: &str| match value {
-        "" => text,
-        value => text.replace(value, "\0"),
-    };
     let values = values.iter().copied();
     let mut values: Vec<&str> = values
         .filter(|value| value.len() >= VALUE_BYTES_MIN)
         .chain([uid])
+        .filter(|value| !value.is_empty() && changed.contains(value))
         .collect();
     // One may be a part of another.
-    values.sort_by_key(|value| Reverse(value.len()));
-    let without_values = values.into_iter().fold(changed.clone(), without);
-    let without_id = without(changed.clone(), uid);
-    [changed, without_id, without_values].map(|text| content::hash_value(&json!(text)))
+    values.sort_by_key(|value| (Reverse(value.len()), *value));
+    values.dedup();
+    let without = |is_out: &dyn Fn(&str) -> bool| {
+        let values = values.iter().filter(|value| is_out(value));
+        let text = values.fold(changed.clone(), |text, value| text.replace(*value, "\0"));
+        content::hash_value(&json!(text))
+    };
+    let mut spellings = vec![
+        without(&|_| false),
+        without(&|value| value == uid),
+        without(&|_| true),
+    ];
+    spellings.extend(values.iter().map(|kept| without(&|value| value != *kept)));
+    spellings
 }
 
 /// The diffs of the largest groups, each with the names of its nodes.
@@ -192,6 +200,7 @@ mod tests {
     fn values_of_rows_and_lines_around_a_change_make_no_difference() {
         let around = |uid: &str| format!("@@ -1,3 +1,3 @@\n app: {uid}\n-image: 1\n+image: 2\n");
         let changed = |host: &str| format!("-host: a\n+host: {host}/x\n");
+        let defaulted = |host: &str| format!("+host: {host}\n+plan: pro\n");
         for (name, [first, second], ways) in [
             (
                 "the lines around",
@@ -232,6 +241,22 @@ mod tests {
                     ("t1", "b.example.com", "pro", changed("a.example.com")),
                 ],
                 "alike",
+            ),
+            (
+                "a value that is the default for a row without one",
+                [
+                    ("t0", "a.example.com", "pro", defaulted("a.example.com")),
+                    ("t1", "b.example.com", "", defaulted("b.example.com")),
+                ],
+                "alike",
+            ),
+            (
+                "a row without a value, and a form without a default",
+                [
+                    ("t0", "a.example.com", "pro", "+plan: pro\n".to_owned()),
+                    ("t1", "b.example.com", "", "+plan: ''\n".to_owned()),
+                ],
+                "in 2 ways",
             ),
             (
                 "another text",

@@ -1,6 +1,6 @@
 //! What is left to do, where no reason of a held node says it.
 
-use crate::api::conditions::ConditionReason;
+use crate::api::conditions::{Condition, ConditionReason};
 
 pub const TAKE_BACK: &str = "nothing, to keep the change until the hub renders something new for the row; to discard it: kubectl annotate \
                          lynqnode NODE lynq.sh/discard-edit=true";
@@ -43,6 +43,18 @@ pub const STAYS_READY: &str = "nothing, as long as it stays ready";
 
 pub const NO_NODES: &str = "nothing, if the hub is new or its table has no active row yet; else see the table, and the hub's conditions (kubectl \
                         describe lynqhub): Ready, RowsSkipped, RenderFailed, WriteFailed, CreationsHeld";
+
+/// What is left to do about what a hub's condition says, where its message does not end with it.
+pub fn of_hub(name: &str, told: &Condition) -> Option<String> {
+    match &*told.type_ {
+        "DeletionsHeld" | "CreationsHeld" => Some(format!(
+            "check the rows; then, if it is intended: lynqgate confirm {name}"
+        )),
+        "WriteFailed" => Some(WRITE_FAILED.to_owned()),
+        "Ready" if told.reason != *ConditionReason::InvalidSpec.as_str() => Some(UNREAD.to_owned()),
+        _ => None,
+    }
+}
 
 /// What is left to do, by the reason of the form's condition Valid.
 pub fn correction(reason: ConditionReason) -> &'static str {

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::decide::rollout::overview::{NodeCounts, Overview, Part, Problem, Verdict};
+use crate::decide::rollout::overview::{Counts, Overview, Part, Problem, Verdict};
 
 /// What the reader's screen shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,8 @@ impl Style {
         self.paint(colour, verdict.word())
     }
 
-    /// A place for each part of the nodes; what is there at all has one at least.
-    fn bar(self, counts: &NodeCounts) -> String {
+    /// A place for each part of the nodes or pods; what is there at all has one at least.
+    fn bar(self, counts: &Counts) -> String {
         let failed = counts.failed.min(counts.updating);
         let parts = [
             (counts.updated, '#', Colour::Green),
@@ -94,18 +94,19 @@ impl Overview {
     /// A line on how far it is, where there is no screen to draw again.
     pub fn line(&self) -> String {
         let part = |part: &Part| {
-            let nodes = part.nodes.as_ref().map(|nodes| format!(": {nodes}"));
-            let nodes = nodes.unwrap_or_default();
-            format!("{} {}{nodes}", part.subject, part.verdict.word())
+            let counts = part.nodes.as_ref().or(part.pods.as_ref());
+            let counts = counts.map(|counts| format!(": {counts}"));
+            let counts = counts.unwrap_or_default();
+            format!("{} {}{counts}", part.subject, part.verdict.word())
         };
         let parts: Vec<String> = self.parts.iter().map(part).collect();
         parts.join("; ")
     }
 }
 
-impl fmt::Display for NodeCounts {
+impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NodeCounts {
+        let Counts {
             total,
             ready,
             updated,
@@ -121,15 +122,24 @@ impl fmt::Display for NodeCounts {
 }
 
 impl Part {
+    /// In a line: the first problem, or, without one, what it is.
+    pub fn line(&self) -> String {
+        let first = self.problems.first();
+        let why = first.map_or_else(|| self.summary.clone(), Problem::why);
+        format!("{}: {why}", self.verdict.word())
+    }
+
     fn show(&self, out: &mut String, style: Style) -> fmt::Result {
         let subject = style.paint(Colour::Bold, &self.subject);
         let verdict = style.verdict(self.verdict);
         writeln!(out, "{subject}: {verdict}: {}", self.summary)?;
         let mut line = |name: &str, value: &str| writeln!(out, "  {name:<10} {value}");
-        if let Some(counts) = &self.nodes {
-            line("nodes", &counts.to_string())?;
-            if style == Style::Terminal {
-                line("", &style.bar(counts))?;
+        for (name, counts) in [("nodes", &self.nodes), ("pods", &self.pods)] {
+            if let Some(counts) = counts {
+                line(name, &counts.to_string())?;
+                if style == Style::Terminal {
+                    line("", &style.bar(counts))?;
+                }
             }
         }
         if let Some(time) = &self.time {
@@ -146,7 +156,7 @@ impl Part {
 }
 
 impl Problem {
-    fn why(&self) -> String {
+    pub fn why(&self) -> String {
         let others = match self.count.and_then(|count| usize::try_from(count).ok()) {
             Some(count) if count > self.nodes.len() => ", ...",
             _ => "",

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::stamp;
+use crate::api::{names, stamp};
+use crate::decide::partition::walk::{Around, Pod, Set, step};
 
 const NOW: &str = "2026-01-01T00:05:00Z";
 
@@ -219,6 +220,132 @@ hub tenants: degraded: 52 nodes wanted, 49 ready, 1 failed, 1 row skipped
         (part.verdict, reasons),
         (Verdict::Halted, vec!["TooManyDeletions", "UnusableRows"])
     );
+}
+
+#[test]
+fn a_held_node_goes_on_only_while_its_form_does() {
+    let node = |degraded: &str, deleting: bool| {
+        let deleted = deleting.then_some("2026-01-01T00:00:00Z");
+        let annotations = json!({names::LIVE_HASH: "none"});
+        let node = json!({
+            "metadata": {"name": "z-web", "annotations": annotations, "deletionTimestamp": deleted},
+            "spec": {"uid": "z", "hubId": "tenants", "templateRef": "web"},
+            "status": {"conditions": [
+                condition("Held", "True", "WindowFull", "waits for a slot"),
+                condition("Degraded", degraded, "ResourceFailures", "app-z failed"),
+            ]},
+        });
+        NodeDigest::of(&node, None)
+    };
+    let stops = |reason: &str| json!([condition("RolloutComplete", "False", reason, "")]);
+    let waits = json!({"waiting": waits()});
+    let going = form(7, rollout("InProgress", waits.clone()), goes_on());
+    let paused = form(7, rollout("Paused", waits.clone()), goes_on());
+    let halted = form(7, rollout("Failed", waits), stops("Failed"));
+    let window = "WindowFull: the window of 3 is full";
+    for (name, node, form, verdict, why) in [
+        (
+            "no form",
+            node("False", false),
+            None,
+            Verdict::Progressing,
+            vec!["WindowFull: waits for a slot"],
+        ),
+        (
+            "its turn comes",
+            node("False", false),
+            Some(&going),
+            Verdict::Progressing,
+            vec!["WindowFull: waits for a slot"],
+        ),
+        (
+            "paused",
+            node("False", false),
+            Some(&paused),
+            Verdict::Paused,
+            vec![window],
+        ),
+        (
+            "halted",
+            node("False", false),
+            Some(&halted),
+            Verdict::Halted,
+            vec![window],
+        ),
+        (
+            "halted, and broken itself",
+            node("True", false),
+            Some(&halted),
+            Verdict::Halted,
+            vec!["ResourceFailures: app-z failed", window],
+        ),
+        (
+            "on its way out",
+            node("False", true),
+            Some(&halted),
+            Verdict::Progressing,
+            vec![],
+        ),
+    ] {
+        let part = of_node(&node, form);
+        let told: Vec<String> = part.problems.iter().map(Problem::why).collect();
+        assert_eq!(part.verdict, verdict, "{name}");
+        assert_eq!(told, why, "{name}");
+    }
+}
+
+/// Pods with these revisions and readiness, from the lowest.
+fn stateful_set(partition: i64, current: &str, pods: &[(&str, bool)]) -> Part {
+    let set = Set::of(&json!({
+        "metadata": {"name": "db", "generation": 2, "labels": {names::PARTITION_GATE: names::TRUE}},
+        "spec": {"replicas": 4, "updateStrategy": {"rollingUpdate": {"partition": partition}}},
+        "status": {"observedGeneration": 2, "updateRevision": "db-2", "currentRevision": current},
+    }));
+    let pod = |(index, (revision, ready)): (usize, &(&str, bool))| Pod {
+        index: i64::try_from(index).unwrap(),
+        name: format!("db-{index}"),
+        uid: String::new(),
+        revision: (*revision).to_owned(),
+        ready_since: ready.then_some(Timestamp::UNIX_EPOCH),
+        terminating: false,
+    };
+    let pods: Vec<Pod> = pods.iter().enumerate().map(pod).collect();
+    let step = step(&set, &pods, &Around::default(), Timestamp::MAX);
+    let told = partition::explain::Explanation::of("shop", (&set, &pods), &step, None);
+    of_stateful_set(&told)
+}
+
+#[test]
+fn a_stateful_set_reads_so() {
+    let (old, new) = (("db-1", true), ("db-2", true));
+    let part = stateful_set(2, "db-1", &[old, old, ("db-2", false), new]);
+    let expected = "\
+statefulset db: progressing: partition 2
+  pods       1 of 4 updated and ready, 1 updating, 2 held, 0 failed; 3 of 4 ready in all
+  why        NotAvailable: the next pod waits: pod db-2 is updated and not ready, or not for long enough; if it stays so, correct the pod template
+";
+    assert_eq!(screen(part.clone()), expected);
+    let overview = Overview::of(vec![part], &Leader::Leads);
+    assert_eq!(
+        overview.line(),
+        "statefulset db progressing: 1 of 4 updated and ready, 1 updating, 2 held, 0 failed; 3 of 4 ready in all"
+    );
+    let terminal = overview.screen(Style::Terminal);
+    let mut lines = terminal.lines();
+    let bar = lines.find(|line| line.contains('[') && line.contains('#'));
+    assert!(bar.is_some(), "{terminal}");
+    let expected = "\
+statefulset db: complete: no update waits
+  pods       4 of 4 updated and ready, 0 updating, 0 held, 0 failed; 4 of 4 ready in all
+";
+    assert_eq!(screen(stateful_set(0, "db-2", &[new; 4])), expected);
+    let expected = "\
+statefulset db: degraded: no update waits
+  pods       3 of 4 updated and ready, 1 updating, 0 held, 0 failed; 3 of 4 ready in all
+  why        NotAvailable: 1 of 4 pods are not ready
+  next       lynqgate explain statefulset db
+";
+    assert_eq!(screen(stateful_set(0, "db-2", &[new; 3])), expected);
 }
 
 #[test]

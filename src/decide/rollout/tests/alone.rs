@@ -581,7 +581,8 @@ fn nothing_gets_complete_before_every_node_was_looked_at() {
     snapshot.unlooked.insert("n1".into());
     let told = state_of(&snapshot, 1).rollout;
     assert_eq!(told.phase, Phase::InProgress);
-    let text = "2/2 updated and ready, as reported before the operator started; not checked yet: n1";
+    let text =
+        "2/2 updated and ready, as reported before the operator started; not checked yet: n1";
     assert_eq!(told.message, text);
     let before = FormRolloutStatus {
         phase: Phase::Complete,

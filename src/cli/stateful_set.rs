@@ -1,7 +1,6 @@
-//! `lynqgate explain statefulset`: looks at a StatefulSet and its pods once, and says which pod is updated next, or why none is.
+//! Reads a StatefulSet and its pods once, for `lynqgate status` and `lynqgate explain`: which pod is updated next, or why none is.
 
-use crate::cli::connection::{AnyError, Error};
-use crate::cli::explain::Arguments;
+use crate::cli::connection::{AnyError, Connected, Error};
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::clock;
 use crate::cluster::objects::{ApiError, Objects};
@@ -10,18 +9,16 @@ use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::child::{ObjectKey, Owner, owner};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::partition;
-use crate::decide::partition::explain::{Explanation, faulty};
+use crate::decide::partition::explain::Explanation;
 use crate::decide::partition::walk::{self, Around};
-use crate::decide::rollout::explain::Leader;
 
-pub(super) async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
-    let cluster = arguments.connection.connect().await?;
+pub async fn ask(cluster: &Connected, name: &str) -> Result<Explanation, AnyError> {
     let (objects, namespace) = (&cluster.objects, &cluster.namespace);
-    let key = partition::key(namespace, &arguments.name);
-    let observed = ObservedSet::at(objects, &key)
+    let key = partition::key(namespace, name);
+    let observed = ObservedSet::whole(objects, &key)
         .await
         .map_err(|reason| match reason {
-            ApiError::NotFound(_) => Error::not_found("StatefulSet", namespace, &arguments.name),
+            ApiError::NotFound(_) => Error::not_found("StatefulSet", namespace, name),
             reason => Error::Api {
                 what: key.to_string(),
                 reason,
@@ -32,22 +29,13 @@ pub(super) async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> 
         node: None,
         probe: observed.unmet_probe(objects).await,
     };
-    let now = clock::now();
-    let leader = cluster.leader(&arguments.name, now).await;
-    let version = objects.client.apiserver_version().await;
-    let step = walk::step(&observed.set, &observed.pods, &around, now);
-    Ok(Explanation {
-        fault: version
-            .ok()
-            .and_then(|version| faulty(&version.git_version)),
-        leaderless: matches!(leader, Leader::Missing { .. }),
-        ..Explanation::of(
-            namespace,
-            (&observed.set, &observed.pods),
-            &step,
-            waits_of(&observed.object),
-        )
-    })
+    let step = walk::step(&observed.set, &observed.pods, &around, clock::now());
+    Ok(Explanation::of(
+        namespace,
+        (&observed.set, &observed.pods),
+        &step,
+        waits_of(&observed.object),
+    ))
 }
 
 /// Whether everything of the owning node goes at once. Who may not read the node sees what the StatefulSet says.
