@@ -419,7 +419,7 @@ mod tests {
             json!({"maxSkew": 3, "maxFailures": 4}),
             json!({"maxSkew": "10%", "maxFailures": "20%"}),
         ] {
-            assert!(told(rollout, past).contains("(Stalled)"));
+            assert!(told(rollout, past).contains("(phase Stalled)"));
         }
         let order = json!([{"name": "first", "when": "{{ true }}"}]);
         for (creation, order, is_told) in [

@@ -189,7 +189,7 @@ mod tests {
         let many: Vec<(&str, &str)> = uids.iter().map(|uid| (uid.as_str(), "pro")).collect();
         let (few, many) = (rows(&many[..7]), rows(&many));
         let all = warned(&few, &many);
-        let begins = "143 new nodes wait: a sync of a hub with 7 nodes makes at most 100";
+        let begins = "143 new nodes wait: a sync of a hub with 7 nodes creates at most 100";
         assert!(all.len() == 2 && all[1].starts_with(begins), "{all:?}");
         let none = warned(&few, &rows(&[]));
         let begins = "7 of 7 nodes have no active row any more; lynqgate deletes none of them";

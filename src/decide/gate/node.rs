@@ -60,22 +60,22 @@ impl<'a> Node<'a> {
         read.expect("what was read once can be read again")
     }
 
-    /// What it has in common with the stored node is not read once more.
+    /// A list that the stored node has, too, or that is live as it is desired, is not read once more.
     fn read(
         object: &'a Value,
         lists: Lists<'a>,
         released: Option<Lists<'a>>,
         stored: Option<&Node>,
     ) -> Result<Self, serde_json::Error> {
-        let known = || {
-            let contents = stored.map(|stored| [Some(&stored.content), stored.released.as_ref()]);
-            contents.into_iter().flatten().flatten()
-        };
-        let released = released.map(|lists| Content::read(lists, known()));
+        let of_stored = stored.map(|stored| [Some(&stored.content), stored.released.as_ref()]);
+        let of_stored = || of_stored.into_iter().flatten().flatten();
+        let released = released.map(|lists| Content::read(lists, of_stored()));
+        let released = released.transpose()?;
+        let content = Content::read(lists, of_stored().chain(&released))?;
         Ok(Node {
             object,
-            content: Content::read(lists, known())?,
-            released: released.transpose()?,
+            content,
+            released,
         })
     }
 

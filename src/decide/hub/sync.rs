@@ -480,7 +480,7 @@ fn is_gone(seen: &SyncInputs, node: &NodeDigest) -> bool {
 fn deletion(seen: &SyncInputs, node: &NodeDigest) -> NodeDeletion {
     let reason = match (has_form(seen, node), (seen.moved)(&node.form)) {
         (true, _) => format!("row {:?} is inactive or gone", node.row_uid),
-        (false, Some(hub)) => format!("form {:?} is of hub {hub:?}", node.form),
+        (false, Some(hub)) => format!("form {:?} belongs to hub {hub:?}", node.form),
         (false, None) => format!("form {:?} is gone", node.form),
     };
     NodeDeletion {

@@ -113,12 +113,12 @@ fn whose_a_form_or_a_node_is_instead_is_said() {
         deletes.map(|deletion| deletion.reason).collect()
     };
     let moved = beside("other", &BTreeMap::new(), &nodes);
-    assert_eq!(deletes(moved), [r#"form "web" is of hub "other""#; 2]);
+    assert_eq!(deletes(moved), [r#"form "web" belongs to hub "other""#; 2]);
     let gone = sync(&BTreeMap::new(), &rows([0, 1]), &nodes, &Rendered::new());
     assert_eq!(deletes(gone), [r#"form "web" is gone"#; 2]);
 
     let others = beside("other", &forms, &[]).skipped.to_string();
-    assert!(others.contains(r#"is of hub "other""#), "{others}");
+    assert!(others.contains(r#"belongs to hub "other""#), "{others}");
     let nobodys = beside("", &forms, &[]).skipped.to_string();
     assert!(nobodys.contains("belongs to no hub"), "{nobodys}");
     assert!(nobodys.contains("lynq.sh/hub=hub"), "{nobodys}");

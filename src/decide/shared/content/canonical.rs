@@ -23,60 +23,77 @@ struct CanonicalText<'de> {
     deepest: usize,
 }
 
-/// The hash of lists of resources, one list after the other.
-#[derive(Default)]
-pub struct ListsDigest<'de> {
-    digest: Sha256,
-    form: CanonicalText<'de>,
+/// A list of resources in canonical form.
+#[derive(Debug)]
+pub struct CanonicalList {
+    /// What a hash is made of: nothing, if the list has no resource.
+    bytes: Vec<u8>,
+    /// In how many levels arrays and objects of a resource are nested at most, itself included.
+    pub levels: usize,
 }
 
-impl<'de> ListsDigest<'de> {
-    /// Adds a list; the caller keeps to one order of names.
-    pub fn add<D: Deserializer<'de>>(&mut self, name: &str, list: D) -> Result<(), D::Error> {
-        self.form.text.clear();
+impl CanonicalList {
+    /// Of a list that is text.
+    pub fn read(name: &str, list: &str) -> serde_json::Result<Self> {
+        let mut form = CanonicalText::default();
         let mut ends = vec![0];
         let resources = Resources {
-            form: &mut self.form,
+            form: &mut form,
             ends: &mut ends,
         };
-        resources.deserialize(list)?;
-        self.add_resources(name, &ends);
-        Ok(())
+        resources.deserialize(&mut serde_json::Deserializer::from_str(list))?;
+        Ok(Self::new(name, &form, &ends))
     }
 
     /// The same of a list that is a value.
-    pub fn add_values(&mut self, name: &str, list: &[Value]) {
-        self.form.text.clear();
+    fn of(name: &str, list: &[Value]) -> Self {
+        let mut form = CanonicalText::default();
         let mut ends = vec![0];
         for resource in list {
-            self.form.resource(resource);
-            ends.push(self.form.text.len());
+            form.resource(resource);
+            ends.push(form.text.len());
         }
-        self.add_resources(name, &ends);
+        Self::new(name, &form, &ends)
     }
 
     /// `ends`: where in the text each resource ends.
-    fn add_resources(&mut self, name: &str, ends: &[usize]) {
-        let text = &self.form.text;
+    fn new(name: &str, form: &CanonicalText, ends: &[usize]) -> Self {
+        let text = &form.text;
         let mut resources: Vec<&[u8]> = ends.windows(2).map(|at| &text[at[0]..at[1]]).collect();
         resources.sort_unstable();
+        let lengths = size_of::<u64>() * ends.len();
+        let mut bytes = Vec::with_capacity(name.len() + lengths + text.len());
         if !resources.is_empty() {
-            self.digest.update(name);
-            self.digest.update((resources.len() as u64).to_be_bytes());
+            bytes.extend(name.as_bytes());
+            bytes.extend((resources.len() as u64).to_be_bytes());
         }
         for resource in resources {
-            self.digest.update((resource.len() as u64).to_be_bytes());
-            self.digest.update(resource);
+            bytes.extend((resource.len() as u64).to_be_bytes());
+            bytes.extend(resource);
+        }
+        CanonicalList {
+            bytes,
+            levels: form.deepest,
         }
     }
+}
 
-    /// In how many levels arrays and objects of a resource are nested at most, itself included.
-    pub fn levels(&self) -> usize {
-        self.form.deepest
+/// The hash of lists of resources, one list after the other.
+#[derive(Default)]
+pub struct ListsDigest(Sha256);
+
+impl ListsDigest {
+    /// Adds a list; the caller keeps to one order of names.
+    pub fn add(&mut self, list: &CanonicalList) {
+        self.0.update(&list.bytes);
+    }
+
+    pub fn add_values(&mut self, name: &str, list: &[Value]) {
+        self.add(&CanonicalList::of(name, list));
     }
 
     pub fn digits(self) -> String {
-        digits(self.digest)
+        digits(self.0)
     }
 }
 
@@ -108,6 +125,13 @@ impl CanonicalText<'_> {
             rest = &rest[at + 1..];
         }
         self.text.extend_from_slice(rest);
+        self.text.push(b'"');
+    }
+
+    /// A string that stands in JSON without escapes.
+    fn plain(&mut self, text: &str) {
+        self.text.push(b'"');
+        self.text.extend_from_slice(text.as_bytes());
         self.text.push(b'"');
     }
 
@@ -254,7 +278,7 @@ impl<'de> Visitor<'de> for Resources<'_, 'de> {
     }
 }
 
-/// The next value of the text. The depth is bounded by serde_json, which refuses to read more than 128 levels.
+/// The next value of the text, which serde_json reads. The depth is bounded by serde_json, which refuses to read more than 128 levels.
 struct Piece<'f, 'de> {
     form: &'f mut CanonicalText<'de>,
     /// Of a resource defaults and empty fields are dropped: never inside its `spec`, where an empty value means something.
@@ -309,6 +333,12 @@ impl<'de> Visitor<'de> for Piece<'_, 'de> {
         Ok(())
     }
 
+    /// serde_json borrows what has no escapes.
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<(), E> {
+        self.form.plain(text);
+        Ok(())
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         let form = self.form;
         form.open(b'[');
@@ -327,7 +357,10 @@ impl<'de> Visitor<'de> for Piece<'_, 'de> {
         form.open(b'{');
         while let Some(Name(name)) = map.next_key()? {
             let at = form.text.len();
-            form.string(&name);
+            match &name {
+                Cow::Borrowed(name) => form.plain(name),
+                Cow::Owned(name) => form.string(name),
+            }
             form.text.push(b':');
             let value_at = form.text.len();
             let value = Piece {

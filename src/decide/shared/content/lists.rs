@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::de::{Deserialize, IgnoredAny, MapAccess};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::canonical::ListsDigest;
+use super::canonical::{CanonicalList, ListsDigest};
 use super::{DEPTH_MAX, Hash, SIZE_MAX, TooDeep, TooLarge, check_depth, check_size, has_template};
 use crate::api::resource::ARRAYS;
 use crate::decide::shared::fields::Fields;
@@ -112,41 +113,51 @@ impl<'de> Fields<'de> for Lists<'de> {
 pub struct Content<'a> {
     pub lists: Lists<'a>,
     pub hash: Hash,
-    is_too_deep: bool,
+    canonical: BTreeMap<&'static str, Arc<CanonicalList>>,
 }
 
 impl<'a> Content<'a> {
-    /// What is the same as one of the known contents is not read again.
+    /// A list that one of the known contents has, too, is not read again.
     pub fn read<'k>(
         lists: Lists<'a>,
         known: impl IntoIterator<Item = &'k Content<'k>>,
     ) -> Result<Self, serde_json::Error> {
-        let mut known = known.into_iter();
-        if let Some(known) = known.find(|known| known.lists.is_same(&lists)) {
-            let (hash, is_too_deep) = (known.hash.clone(), known.is_too_deep);
+        let known: Vec<&Content> = known.into_iter().collect();
+        if let Some(known) = known.iter().find(|known| known.lists.is_same(&lists)) {
             return Ok(Content {
                 lists,
-                hash,
-                is_too_deep,
+                hash: known.hash.clone(),
+                canonical: known.canonical.clone(),
             });
         }
+        let mut canonical = BTreeMap::new();
         let mut digest = ListsDigest::default();
-        for (array, text) in &lists.0 {
-            let mut json = serde_json::Deserializer::from_str(text.get());
-            match text.get().starts_with('[') {
-                true => digest.add(array, &mut json)?,
+        for (array, text) in lists.iter() {
+            if !text.get().starts_with('[') {
                 // No content, but to be read all the same.
-                false => drop(Value::deserialize(&mut json)?),
+                serde_json::from_str::<Value>(text.get())?;
+                continue;
             }
+            let known = known.iter().find_map(|known| known.canonical(array, text));
+            let list = match known {
+                Some(list) => list,
+                None => Arc::new(CanonicalList::read(array, text.get())?),
+            };
+            digest.add(&list);
+            canonical.insert(array, list);
         }
-        // The resource around the manifest is one level more.
-        let is_too_deep = digest.levels() > DEPTH_MAX + 1;
-        let hash = Hash::of(digest);
         Ok(Content {
             lists,
-            hash,
-            is_too_deep,
+            hash: Hash::of(digest),
+            canonical,
         })
+    }
+
+    /// The list in canonical form, if this content has it in this text.
+    fn canonical(&self, array: &str, text: &RawJson) -> Option<Arc<CanonicalList>> {
+        let own = self.lists.get(array)?;
+        let is_same = own.get() == text.get();
+        is_same.then(|| self.canonical.get(array).cloned())?
     }
 
     pub fn is_empty(&self) -> bool {
@@ -163,7 +174,9 @@ impl<'a> Content<'a> {
     }
 
     pub fn check_depth(&self) -> Result<(), TooDeep> {
-        match self.is_too_deep {
+        // The resource around the manifest is one level more.
+        let is_too_deep = |list: &Arc<CanonicalList>| list.levels > DEPTH_MAX + 1;
+        match self.canonical.values().any(is_too_deep) {
             true => check_depth(Some(&self.lists.value())),
             false => Ok(()),
         }
@@ -231,6 +244,18 @@ mod tests {
             ..read("{}")
         };
         assert_eq!(Content::read(lists, [&known]).unwrap().hash, known.hash);
+
+        let text = |image: &str| {
+            format!(
+                r#"{{"deployments": [{{"id": "app", "spec": {{"image": "{image}"}}}}], "services": [{{"id": "app", "spec": {{}}}}]}}"#
+            )
+        };
+        let (stored, written) = (text("web:1"), text("web:2"));
+        let known = read(&stored);
+        let content = Content::read(self::lists(&written), [&known]).unwrap();
+        assert_eq!(content.hash, read(&written).hash);
+        let is_shared = |array| Arc::ptr_eq(&content.canonical[array], &known.canonical[array]);
+        assert_eq!(["deployments", "services"].map(is_shared), [false, true]);
     }
 
     #[test]
