@@ -155,7 +155,7 @@ async fn what_the_form_drops_takes_or_pauses(cluster: &Cluster) -> Result<()> {
     says(
         cluster,
         &fleet,
-        &["t0-web is deleted: form \"web\" is of hub \"other\""],
+        &["t0-web is deleted: form \"web\" belongs to hub \"other\""],
         &["web\" is gone"],
     )
     .await

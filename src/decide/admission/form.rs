@@ -139,8 +139,8 @@ fn never_halts(spec: &FormSpec) -> Option<String> {
     };
     let never = policy.skew_counts == SkewCounts::All && allowed > window;
     never.then(|| {
-        "rollout.maxFailures is more than rollout.maxSkew: failed nodes fill the window before they halt the rollout, which then stalls (phase \
-         InProgress) instead of failing"
+        "rollout.maxFailures is more than rollout.maxSkew: failed nodes fill the window before they halt the rollout, which then stalls \
+         (reason Stalled, phase InProgress) instead of failing"
             .to_owned()
     })
 }
@@ -419,7 +419,7 @@ mod tests {
             json!({"maxSkew": 3, "maxFailures": 4}),
             json!({"maxSkew": "10%", "maxFailures": "20%"}),
         ] {
-            assert!(told(rollout, past).contains("(phase Stalled)"));
+            assert!(told(rollout, past).contains("(reason Stalled, "));
         }
         let order = json!([{"name": "first", "when": "{{ true }}"}]);
         for (creation, order, is_told) in [

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::de::{Deserialize, IgnoredAny, MapAccess};
+use serde::de::{IgnoredAny, MapAccess};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
