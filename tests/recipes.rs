@@ -324,7 +324,7 @@ async fn the_uid_column_of_a_hub_is_changed_and_no_tenant_is_lost() -> Result<()
     unguarded["spec"]["valueMappings"]["uid"] = json!("number");
     let mut by_number = unguarded.clone();
     by_number["spec"]["guard"] = json!({"maxDeletions": 0});
-    let rows = "with the rows that it reads now, this hub, of 6 tenants, deletes 6 (t0, t1, t2 and 3 more), makes 6 (ct0, ct1, ct2 and 3 more)";
+    let rows = "with the rows that it reads now, this hub, of 6 tenants, deletes 6 (t0, t1, t2 and 3 more), creates 6 (ct0, ct1, ct2 and 3 more)";
     taken(cluster, &by_number, rows, &DRY).await?;
     let held = async || -> Result<()> {
         fleet.apply(&by_number).await?;

@@ -67,7 +67,7 @@ async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() 
     let fleet = Fleet::new_with(cluster, "authors", 4, plans).await?;
     let dry = ["--dry-run=server"];
     let new = fleet.form("web:1", json!(2), 0);
-    let makes = "Warning: makes 4 nodes; maxSkew 2: at least 2 waves";
+    let makes = "Warning: creates 4 nodes; maxSkew 2: at least 2 waves";
     taken(cluster, &new, makes, &dry).await?;
     ensure!(
         fleet.get("LynqForm", "web").await.is_err(),
@@ -126,19 +126,19 @@ async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() 
     // A row leads nowhere that the form does not name.
     let mut away = maps(&fleet, "x");
     away["spec"]["configMaps"][0]["targetNamespace"] = json!("team-{{ .plan }}");
-    taken(cluster, &away, "makes 4 nodes", &dry).await?;
+    taken(cluster, &away, "creates 4 nodes", &dry).await?;
     // Nothing of it stands outside of the template.
     let free = r#"{{ printf "team-%s" .plan }}"#;
     away["spec"]["configMaps"][0]["targetNamespace"] = json!(free);
     let why = "which must be created by this form for the row, or match allowedNamespaces. Add it there, or correct";
     refused(cluster, &away, why, &dry).await?;
     away["spec"]["allowedNamespaces"] = json!(["team-*"]);
-    taken(cluster, &away, "makes 4 nodes", &dry).await?;
+    taken(cluster, &away, "creates 4 nodes", &dry).await?;
     away["spec"]["allowedNamespaces"] = json!([]);
     away["spec"]["namespaces"] = json!([{
         "id": "team", "nameTemplate": "team-{{ .plan }}", "spec": {"apiVersion": "v1", "kind": "Namespace"},
     }]);
-    taken(cluster, &away, "makes 4 nodes", &dry).await?;
+    taken(cluster, &away, "creates 4 nodes", &dry).await?;
     // The operator's own namespace matches, and is not meant.
     let mut own = maps(&fleet, "x");
     let system = r#"lynq-{{ printf "system" }}"#;
@@ -146,7 +146,7 @@ async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() 
     let why = "which is reserved. List that name itself in allowedNamespaces";
     refused(cluster, &own, why, &dry).await?;
     own["spec"]["allowedNamespaces"] = json!(["lynq-system"]);
-    taken(cluster, &own, "makes 4 nodes", &dry).await?;
+    taken(cluster, &own, "creates 4 nodes", &dry).await?;
 
     // Without its rows a form is judged by itself.
     let mut elsewhere = maps(&fleet, "{{ .nosuch }}");
@@ -250,7 +250,7 @@ async fn a_form_gives_its_author_no_rights() -> Result<()> {
     refused(cluster, &form, &why, &alice).await?;
     may("maps", "create,patch", "configmaps").await?;
     wait::until("alice may", SOON, async || {
-        taken(cluster, &form, "makes 1 node", &alice).await
+        taken(cluster, &form, "creates 1 node", &alice).await
     })
     .await?;
 

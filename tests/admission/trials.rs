@@ -180,7 +180,7 @@ async fn what_the_api_server_would_refuse_is_refused_with_its_place() -> Result<
     let many = (0..16).map(|n| resource(&format!("m{n}"), deployment("web:1", 0)));
     let many = form_of(&fleet, many.collect());
     let begin = std::time::Instant::now();
-    taken(cluster, &many, "Warning: makes 2 nodes; ", &DRY).await?;
+    taken(cluster, &many, "Warning: creates 2 nodes; ", &DRY).await?;
     println!("16 resources are tried in {:?}", begin.elapsed());
     let nothing = fleet.list("ConfigMap").await?;
     ensure!(nothing.len() == 1, "a trial stores nothing: {nothing:?}");

@@ -2,11 +2,13 @@
 //! Run by `cargo bench --bench webhook`. It prints what it measured, and asserts nothing: a busy machine is no error.
 //!
 //! The null handler reads bodies of the same size and answers with the gate's own answer, so what is between the two is
-//! the decision. The server has two threads and the load one more, all on the machine's cores as the kernel puts them.
+//! the decision. The server has two threads and the load one more, all on the machine's cores as the kernel puts them. The
+//! processor time of the server's threads alone says what two cores do if the load comes from another machine.
 
 #[allow(dead_code)]
 mod samples;
 
+use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,6 +36,9 @@ const ROUNDS: usize = 5;
 const ROUND_SECONDS: f64 = 2.0;
 /// Requests sent before anything is measured.
 const WARM_UP: usize = 2_000;
+const SERVER_THREADS: usize = 2;
+/// By which its processor time is found.
+const SERVER_THREAD: &str = "server";
 /// Different nodes, so that no branch of the gate learns one by heart.
 const NODES: usize = 32;
 
@@ -107,8 +112,8 @@ fn main() {
         );
         null_answer.set(answer).expect("it was empty");
         println!(
-            "{:40} {:>8} {:>10} {:>10} {:>12}",
-            "", "", "p50", "p99", "requests/s"
+            "{:40} {:>8} {:>10} {:>10} {:>12} {:>12}",
+            "", "", "p50", "p99", "requests/s", "server's CPU"
         );
         for target in [&null, &gate] {
             load.block_on(target.load(&bodies, LOADS[1].1, Until::Requests(WARM_UP)));
@@ -125,11 +130,12 @@ fn main() {
             null.print(name, "null");
             gate.print("", "gate");
             println!(
-                "{:49} {:>9.2}x {:>9.2}x {:>11.2}x",
+                "{:49} {:>9.2}x {:>9.2}x {:>11.2}x {:>11.2}x",
                 "",
                 gate.p50 / null.p50,
                 gate.p99 / null.p99,
-                gate.rate / null.rate
+                gate.rate / null.rate,
+                gate.cpu / null.cpu
             );
         }
     }
@@ -163,7 +169,8 @@ fn serve(config: ServerConfig, null_answer: Arc<std::sync::OnceLock<Bytes>>) -> 
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = runtime::Builder::new_multi_thread()
-            .worker_threads(2)
+            .worker_threads(SERVER_THREADS)
+            .thread_name(SERVER_THREAD)
             .enable_all()
             .build()
             .expect("a runtime for the server");
@@ -242,7 +249,7 @@ impl Target {
         for _ in 0..connections {
             open.push(self.connect().await);
         }
-        let start = Instant::now();
+        let (start, cpu) = (Instant::now(), server_cpu());
         let each = open
             .into_iter()
             .enumerate()
@@ -281,25 +288,40 @@ impl Target {
                 }
             });
         let latencies = futures::future::join_all(each).await.concat();
-        Figures::of(latencies, start.elapsed())
+        Figures::of(latencies, start.elapsed(), server_cpu() - cpu)
     }
 }
 
-/// Latencies in seconds, and requests per second.
+/// Seconds of processor time that the threads of all servers have had.
+fn server_cpu() -> f64 {
+    let threads = fs::read_dir("/proc/self/task").expect("Linux lists threads");
+    let of_thread = |thread: std::io::Result<fs::DirEntry>| {
+        let path = thread.ok()?.path();
+        let name = fs::read_to_string(path.join("comm")).ok()?;
+        let times = fs::read_to_string(path.join("schedstat")).ok()?;
+        let nanoseconds: f64 = times.split(' ').next()?.parse().ok()?;
+        (name.trim_end() == SERVER_THREAD).then_some(nanoseconds / 1e9)
+    };
+    threads.filter_map(of_thread).sum()
+}
+
+/// Latencies and processor time of a request in seconds, and requests per second.
 struct Figures {
     p50: f64,
     p99: f64,
     rate: f64,
+    cpu: f64,
 }
 
 impl Figures {
-    fn of(mut latencies: Vec<f64>, elapsed: Duration) -> Figures {
+    fn of(mut latencies: Vec<f64>, elapsed: Duration, cpu: f64) -> Figures {
         latencies.sort_by(f64::total_cmp);
         let quantile = |q: f64| latencies[((latencies.len() - 1) as f64 * q) as usize];
         Figures {
             p50: quantile(0.5),
             p99: quantile(0.99),
             rate: latencies.len() as f64 / elapsed.as_secs_f64(),
+            cpu: cpu / latencies.len() as f64,
         }
     }
 
@@ -313,15 +335,17 @@ impl Figures {
             p50: median(|f| f.p50),
             p99: median(|f| f.p99),
             rate: median(|f| f.rate),
+            cpu: median(|f| f.cpu),
         }
     }
 
     fn print(&self, load: &str, handler: &str) {
         println!(
-            "{load:40} {handler:>8} {:>7.2} ms {:>7.2} ms {:>12.0}",
+            "{load:40} {handler:>8} {:>7.2} ms {:>7.2} ms {:>12.0} {:>9.0} us",
             self.p50 * 1e3,
             self.p99 * 1e3,
-            self.rate
+            self.rate,
+            self.cpu * 1e6
         );
     }
 }

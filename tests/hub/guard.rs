@@ -377,8 +377,8 @@ async fn a_join_without_a_condition(cluster: &Cluster) -> Result<()> {
     ];
     let tried = cluster.kubectl(&try_it, Some(&hub.to_string())).await?;
     for said in [
-        "with the rows that it reads now, this hub, of 2 tenants, makes 150 (t0-1, t0-10, t0-11 and 147 more), changes 2 (t0, t1)",
-        "150 new nodes wait: a sync of a hub with 2 nodes makes at most 100 (spec.guard.maxCreations).",
+        "with the rows that it reads now, this hub, of 2 tenants, creates 150 (t0-1, t0-10, t0-11 and 147 more), changes 2 (t0, t1)",
+        "150 new nodes wait: a sync of a hub with 2 nodes creates at most 100 (spec.guard.maxCreations).",
     ] {
         ensure!(
             tried.success && tried.stderr.contains(said),

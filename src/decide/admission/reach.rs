@@ -46,7 +46,7 @@ pub fn warnings(
         .filter(|row| is_rendered(&row.uid) && is_other(&row.uid, row.hash().to_string()));
     let changed: Vec<&str> = changed.map(|row| row.uid.as_str()).collect();
     let new: Vec<&str> = new.iter().map(|row| row.uid.as_str()).collect();
-    let parts = [("deletes", gone), ("makes", new), ("changes", changed)];
+    let parts = [("deletes", gone), ("creates", new), ("changes", changed)];
     let said = parts.iter().filter(|(_, uids)| !uids.is_empty());
     let said: Vec<String> = said
         .map(|(verb, uids)| format!("{verb} {} ({})", uids.len(), named(uids)))
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(
             warned(&before, &after),
             [
-                "with the rows that it reads now, this hub, of 5 tenants, deletes 3 (a, d, e), makes 1 (x), changes 1 (c)"
+                "with the rows that it reads now, this hub, of 5 tenants, deletes 3 (a, d, e), creates 1 (x), changes 1 (c)"
             ]
         );
         let mut undecided = rows(&[]);

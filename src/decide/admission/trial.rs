@@ -472,14 +472,14 @@ impl Trial {
         let changed = self.changed - self.made;
         let made = match self.made {
             0 => String::new(),
-            made => format!(", makes {made}"),
+            made => format!(", creates {made}"),
         };
         let nodes = |count: usize| match self.tried < self.rows {
             true => format!("the {} tried", counted(count, "node")),
             false => counted(count, "node"),
         };
         match (self.compared, self.kept) {
-            _ if there == 0 => format!("makes {}", nodes(self.tried)),
+            _ if there == 0 => format!("creates {}", nodes(self.tried)),
             (true, kept) if kept > 0 => {
                 let keep = if kept == 1 { "keeps" } else { "keep" };
                 let change = if changed == 1 { "changes" } else { "change" };
@@ -493,7 +493,7 @@ impl Trial {
                 nodes(there),
                 there - changed
             ),
-            (false, _) if !self.nodes_known => format!("makes {}", nodes(self.tried)),
+            (false, _) if !self.nodes_known => format!("creates {}", nodes(self.tried)),
             (false, _) => {
                 let change = match changed {
                     0 => String::new(),

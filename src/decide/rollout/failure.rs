@@ -13,6 +13,9 @@ use crate::decide::rollout::{Flight, Form, Node, Snapshot, order};
 #[derive(Clone, Debug, Default)]
 pub struct Failed {
     pub names: Vec<String>,
+    /// How many of them run the newest content. The others get a correction as soon as the hub has written it to them: it is not what
+    /// failed.
+    current: usize,
     /// Slots past their deadlines: of these nodes, of the repairs, and of what was forgiven.
     pub late_slots: usize,
     /// Those of them that spend no budget.
@@ -87,6 +90,11 @@ impl Failed {
         self.names.len() >= self.allowed
     }
 
+    /// Whether the newest content has failed.
+    pub fn is_of_newest(&self) -> bool {
+        self.current >= self.allowed
+    }
+
     /// Why the first of them is not ready, or counts as failed all the same.
     pub fn why(&self, form: &Form, snapshot: &Snapshot) -> Option<String> {
         order::why(form, snapshot.nodes.get(self.names.first()?)?)
@@ -151,6 +159,7 @@ pub fn failed_nodes(
         // What cannot go for a finalizer's sake says nothing of the content.
         if may_fail(form, slot, node, now) && !node.deleting {
             failed.names.push(slot.node.clone());
+            failed.current += usize::from(!form.unwritten.contains(slot.node.as_str()));
             // Written ahead of its time, by a clock that is before ours.
             if let Some(at) = form.resumed_at.filter(|at| *at > now) {
                 failed.wake(at);

@@ -161,7 +161,7 @@ fn a_change_says_how_far_it_reaches() {
     let created = tried(None, &new, &rows);
     assert_eq!(
         created.reached(&window(2), false),
-        ["makes 3 nodes; maxSkew 2: at least 2 waves"]
+        ["creates 3 nodes; maxSkew 2: at least 2 waves"]
     );
     let second = |said: Vec<String>| said[0].split("; ").nth(1).map(str::to_owned);
     let on = |what| {
@@ -261,7 +261,7 @@ fn a_change_is_compared_with_what_runs() {
     }
     let made = tried_live(Some(&good), &bad, &rows, &fewer);
     assert!(said(&made)[0].starts_with(
-        "changes 19 of 19 nodes (0 identical), makes 1; maxSkew 2: at least 10 waves; up to 19"
+        "changes 19 of 19 nodes (0 identical), creates 1; maxSkew 2: at least 10 waves; up to 19"
     ));
 }
 
@@ -362,11 +362,11 @@ fn a_form_whose_nodes_are_there_adopts_them() {
     );
     assert_eq!(
         said(&with(&[&same, &other])),
-        "adopts 2 existing nodes (1 changes), makes 1; maxSkew 2: at least 1 wave"
+        "adopts 2 existing nodes (1 changes), creates 1; maxSkew 2: at least 1 wave"
     );
     assert_eq!(
         said(&with(&[])),
-        "makes 3 nodes; maxSkew 2: at least 2 waves"
+        "creates 3 nodes; maxSkew 2: at least 2 waves"
     );
 }
 

@@ -89,7 +89,7 @@ impl<'a> FormProgress<'a> {
     pub fn phase(&self, failed: &Failed) -> Phase {
         if self.nodes.is_empty() && self.all_there {
             Phase::Idle
-        } else if failed.spent() {
+        } else if failed.is_of_newest() {
             Phase::Failed
         } else if self.done && self.looked {
             Phase::Complete
