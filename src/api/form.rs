@@ -232,4 +232,7 @@ pub struct WaitingNodes {
     pub message: String,
     /// What ends the wait, or what somebody can do about it.
     pub next: String,
+    /// The group of rollout.order after which the rollout pauses, where the reason is AwaitingPromotion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
 }

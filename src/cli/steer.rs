@@ -199,9 +199,7 @@ async fn step(verb: &Verb<'_>, cluster: &Connected) -> Result<Step, AnyError> {
             let steered = match verb {
                 Verb::Pause(_) => steer::pause(form.told(), policy),
                 Verb::Resume(_) => steer::resume(form.told(), policy),
-                Verb::Promote(_) => {
-                    steer::promote(form.told(), policy, form.annotations.get(names::PROMOTE))
-                }
+                Verb::Promote(_) => steer::promote(form.told(), policy),
                 _ => steer::retry(form.told(), policy, clock::now()),
             };
             Step::of(own("LynqForm", name), &object, steered)

@@ -317,6 +317,10 @@ fn waiting(
         nodes: vec![],
         message: advice.why,
         next: advice.next,
+        group: match reason {
+            Reason::AwaitingPromotion { group, .. } => Some(group.clone()),
+            _ => None,
+        },
     };
     all.extend(blocked.map(|blocked| {
         let advice = stalled.cloned().unwrap_or_else(|| blocked.advice());

@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::conditions::ConditionReason;
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::HubStatus;
 use crate::api::policy::Rollout;
@@ -82,6 +81,9 @@ pub fn resume(form: FormTold, policy: Option<&Rollout>) -> Steered {
         Some(Phase::Failed) => refuse(format!(
             "form {name} is not paused: its rollout is halted, because nodes failed. To continue without them: lynqgate retry {name}"
         )),
+        _ if rollout.and_then(awaited).is_some() => refuse(format!(
+            "rollout.paused of form {name} is not set: its rollout waits for a promotion. To continue: lynqgate promote {name}"
+        )),
         _ => refuse(format!("form {name} is not paused")),
     }
 }
@@ -117,29 +119,31 @@ pub fn retry(form: FormTold, policy: Option<&Rollout>, now: Timestamp) -> Steere
     })
 }
 
-/// `annotation`: what the form says is promoted already.
-pub fn promote(form: FormTold, policy: Option<&Rollout>, annotation: Option<&String>) -> Steered {
+/// The status names the group: only the operator knows whether a promotion of an older generation still counts.
+pub fn promote(form: FormTold, policy: Option<&Rollout>) -> Steered {
     let name = form.name;
-    let waits = |r: &&FormRolloutStatus| {
-        let mut reasons = r.waiting.iter().map(|nodes| &*nodes.reason);
-        reasons.any(|reason| reason == ConditionReason::AwaitingPromotion.as_str())
-    };
-    let Some(rollout) = of(form).filter(waits) else {
-        return refuse(format!("form {name} waits for no promotion"));
+    let waits = of(form).and_then(|rollout| Some((rollout, awaited(rollout)?)));
+    let Some((rollout, group)) = waits else {
+        return refuse(match policy {
+            Some(policy) if policy.paused => format!(
+                "form {name} waits for no promotion: rollout.paused is set. To continue: lynqgate resume {name}"
+            ),
+            _ => format!("form {name} waits for no promotion"),
+        });
     };
     let order = policy.map_or(&[][..], |policy| &policy.order);
-    let generation = rollout.target_generation;
-    let promoted = order::promoted(annotation, order, generation, generation);
-    let Some(group) = order::stops_after(order, promoted) else {
+    let number = order.iter().position(|other| other.name == group);
+    let Some(number) = number.filter(|number| order[*number].pause) else {
         return refuse(format!(
-            "no group of form {name} has a pause any more; the rollout continues by itself"
+            "rollout.order of form {name} has no pause after the group {group:?} any more, and lynqgate has not observed that change \
+             yet. See lynqgate status form {name}"
         ));
     };
-    let rest = match order::stops_after(order, group + 1) {
+    let rest = match order::stops_after(order, number + 1) {
         Some(next) => format!("up to the pause after the group {:?}", order[next].name),
         None => "to all of its nodes".to_owned(),
     };
-    let group = &order[group].name;
+    let generation = rollout.target_generation;
     Ok(Steering {
         effect: format!(
             "promotes generation {generation} of form {name} past the group {group:?}: the rollout continues {rest} ({} held)",
@@ -316,6 +320,12 @@ fn of(form: FormTold<'_>) -> Option<&FormRolloutStatus> {
     form.status.rollout.as_ref()
 }
 
+/// The group whose promotion the rollout waits for.
+fn awaited(rollout: &FormRolloutStatus) -> Option<&str> {
+    let mut waiting = rollout.waiting.iter();
+    waiting.find_map(|nodes| nodes.group.as_deref())
+}
+
 fn nodes(count: i32) -> String {
     nodes_that(count, "", "", "")
 }
@@ -350,6 +360,16 @@ mod tests {
         serde_json::from_value(status).unwrap()
     }
 
+    /// The rollout waits for the promotion of the group.
+    fn pauses_after(group: &str) -> FormStatus {
+        let mut waits = status("Paused", 29, 0);
+        let waiting = json!([{
+            "reason": "AwaitingPromotion", "count": 29, "nodes": [], "message": "", "next": "", "group": group,
+        }]);
+        waits.rollout.as_mut().unwrap().waiting = serde_json::from_value(waiting).unwrap();
+        waits
+    }
+
     fn policy(paused: bool) -> Rollout {
         serde_json::from_value(json!({"maxSkew": 3, "paused": paused})).unwrap()
     }
@@ -364,7 +384,7 @@ mod tests {
     #[test]
     fn forms() {
         let (goes, halted) = (status("InProgress", 29, 0), status("Failed", 29, 2));
-        let full = status("Failed", 29, 3);
+        let (full, waits) = (status("Failed", 29, 3), pauses_after("a"));
         let told = |status| FormTold {
             name: "web",
             generation: 7,
@@ -403,6 +423,11 @@ mod tests {
             (
                 resume(told(&halted), Some(&off)),
                 "form web is not paused: its rollout is halted, because nodes failed. To continue without them: lynqgate retry web",
+                Value::Null,
+            ),
+            (
+                resume(told(&waits), Some(&off)),
+                "rollout.paused of form web is not set: its rollout waits for a promotion. To continue: lynqgate promote web",
                 Value::Null,
             ),
             (
@@ -474,43 +499,53 @@ mod tests {
 
     #[test]
     fn promotions() {
-        let mut waits = status("Paused", 29, 0);
-        let waiting = json!([{"reason": "AwaitingPromotion", "count": 29, "nodes": [], "message": "", "next": ""}]);
-        waits.rollout.as_mut().unwrap().waiting = serde_json::from_value(waiting).unwrap();
+        let (first, last) = (pauses_after("a"), pauses_after("c"));
         let group = |name: &str, pause: bool| json!({"name": name, "when": "x", "pause": pause});
-        let policy =
+        let ordered =
             |order: Value| serde_json::from_value::<Rollout>(json!({"order": order})).unwrap();
-        let two = policy(json!([
+        let two = ordered(json!([
             group("a", true),
             group("b", false),
             group("c", true)
         ]));
-        let one = policy(json!([group("a", true)]));
+        let one = ordered(json!([group("a", true)]));
         let told = |status| FormTold {
             name: "web",
             generation: 7,
             status,
         };
-        let (before, goes) = ("7/a".to_owned(), status("InProgress", 29, 0));
+        let (goes, paused) = (status("InProgress", 29, 0), policy(true));
         for (steered, effect, to) in [
             (
-                promote(told(&waits), Some(&one), None),
+                promote(told(&first), Some(&one)),
                 "promotes generation 7 of form web past the group \"a\": the rollout continues to all of its nodes (29 held)",
                 Some("7/a"),
             ),
             (
-                promote(told(&waits), Some(&two), None),
+                promote(told(&first), Some(&two)),
                 "promotes generation 7 of form web past the group \"a\": the rollout continues up to the pause after the group \"c\" (29 held)",
                 Some("7/a"),
             ),
+            // An edit of the policy keeps the promotion of "a", of an older generation.
             (
-                promote(told(&waits), Some(&two), Some(&before)),
+                promote(told(&last), Some(&two)),
                 "promotes generation 7 of form web past the group \"c\": the rollout continues to all of its nodes (29 held)",
                 Some("7/c"),
             ),
             (
-                promote(told(&goes), Some(&two), None),
+                promote(told(&last), Some(&one)),
+                "rollout.order of form web has no pause after the group \"c\" any more, and lynqgate has not observed that change yet. See \
+                 lynqgate status form web",
+                None,
+            ),
+            (
+                promote(told(&goes), Some(&two)),
                 "form web waits for no promotion",
+                None,
+            ),
+            (
+                promote(told(&goes), Some(&paused)),
+                "form web waits for no promotion: rollout.paused is set. To continue: lynqgate resume web",
                 None,
             ),
         ] {

@@ -133,7 +133,10 @@ fn a_group_with_a_pause_waits_to_be_promoted() {
     let rollout = &waits.forms["web"].rollout;
     assert_eq!(rollout.phase, Phase::Paused);
     let told = &rollout.waiting[0];
-    assert_eq!((&*told.reason, told.count), ("AwaitingPromotion", 2));
+    assert_eq!(
+        (&*told.reason, told.count, told.group.as_deref()),
+        ("AwaitingPromotion", 2, Some("canaries"))
+    );
     let next = "if the nodes of that group work as they should: lynqgate promote web (or kubectl annotate lynqform web --overwrite \
                 'lynq.sh/promote=2/canaries'); if not, correct the form, or lynqgate undo web";
     assert_eq!(told.next, next);
