@@ -18,6 +18,7 @@ use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::clock;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::explain::Leader;
+use crate::decide::rollout::history::{self, Reverted};
 use crate::decide::rollout::overview::{self, Overview, Part, Style, Verdict};
 
 /// Between two reads of the statuses.
@@ -112,7 +113,7 @@ async fn read(arguments: &Arguments, cluster: &Connected) -> Result<Overview, An
     let parts = match arguments.kind {
         Some(Subject::Node) => {
             let node = NodeDigest::of(&cluster.get("LynqNode", name).await?, None);
-            let form = match node.held() {
+            let form = match node.held() || !node.is_ready() {
                 true => cluster.find("LynqForm", &node.form).await?,
                 false => None,
             };
@@ -178,5 +179,9 @@ fn of_hub(hub: &Hub, forms: &mut Vec<Form>) -> Vec<Part> {
 }
 
 pub fn of_form(form: &Form) -> Part {
-    overview::of_form(form.told(), clock::now())
+    let reverted = Reverted::of(&form.annotations).map(|reverted| reverted.from);
+    let reverts = form.spec.as_ref().is_ok_and(|spec| {
+        history::reverts_to(spec, form.generation, &form.status, reverted).is_some()
+    });
+    overview::of_form(form.told(), reverts, clock::now())
 }

@@ -142,6 +142,12 @@ impl Asked<'_> {
             )),
             (false, _) => is_edited.then(|| next::TAKE_BACK.to_owned()),
         };
+        if is_broken
+            && self.formless.is_none()
+            && let Some(halted) = self.halted_by()
+        {
+            explanation.wait(halted);
+        }
         let kept = self.kept().filter(|_| self.form.is_none() && !is_broken);
         if let Some(kept) = kept {
             explanation.reason = Some(kept.reason.to_string());
@@ -168,6 +174,12 @@ impl Asked<'_> {
             explanation.next = Some(next::STAYS_READY.to_owned());
         }
         explanation
+    }
+
+    /// What its form's status says of the halt, while nodes wait for its end.
+    fn halted_by(&self) -> Option<&WaitingNodes> {
+        let mut waiting = self.form?.status.rollout.as_ref()?.waiting.iter();
+        waiting.find(|nodes| nodes.reason == *ConditionReason::RolloutFailed.as_str())
     }
 
     fn has_halted(&self) -> bool {

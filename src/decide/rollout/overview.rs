@@ -242,7 +242,8 @@ pub fn of_hub(name: &str, generation: i64, status: &HubStatus) -> Part {
     }
 }
 
-pub fn of_form(form: FormTold, now: Timestamp) -> Part {
+/// `reverts`: the operator is about to take the form's change back (rollout.onFailure: Revert).
+pub fn of_form(form: FormTold, reverts: bool, now: Timestamp) -> Part {
     let FormStatus {
         rollout,
         conditions,
@@ -254,7 +255,9 @@ pub fn of_form(form: FormTold, now: Timestamp) -> Part {
     let is_back = is_over || conditions::is_true(conditions, "RolloutComplete");
     let is_taken_up = form.status.observed_generation == Some(form.generation);
     let invalid = conditions::find(conditions, "Valid").filter(|told| told.status == "False");
+    let reverts = reverts && invalid.is_none();
     let (verdict, why) = match kstatus::of_form(conditions) {
+        Standing::Failed(why) if reverts => (Verdict::Progressing, Some(why)),
         Standing::Failed(why) if is_taken_up && is_reverted(why) => match is_back {
             true => (Verdict::Degraded, Some(why)),
             false => (Verdict::Progressing, Some(why)),
@@ -281,6 +284,9 @@ pub fn of_form(form: FormTold, now: Timestamp) -> Part {
         problems.push(Problem::told(why, is_windowless.then_some(&*undo)));
     }
     problems.extend(waiting.iter().map(Problem::waiting));
+    if let Some(first) = problems.first_mut().filter(|_| reverts) {
+        first.next = Some(next::TAKEN_BACK.to_owned());
+    }
     let summary = summary(form, rollout, is_taken_up);
     Part {
         nodes: counts(form.status, rollout),
@@ -386,10 +392,15 @@ pub fn of_node(node: &NodeDigest, form: Option<&Part>) -> Part {
         problems: why.into_iter().collect(),
         ..Part::new(format!("node {}", node.key.name), verdict, summary)
     };
-    let waits = node.held() && !node.deleting;
-    if let Some(form) = form.filter(|form| waits && form.verdict >= Verdict::Paused) {
-        // Its own condition says the same, later and without names.
-        if verdict == Verdict::Progressing {
+    let concerns = |form: &&Part| match node.held() {
+        _ if node.deleting => false,
+        true => form.verdict >= Verdict::Paused,
+        // It halted the form, or has the same fault.
+        false => form.verdict == Verdict::Halted && !node.is_ready(),
+    };
+    if let Some(form) = form.filter(concerns) {
+        // The node's own condition Held says the same, later and without names.
+        if verdict == Verdict::Progressing && node.held() {
             part.problems.clear();
         }
         part.problems

@@ -177,7 +177,7 @@ mod tests {
             generation: 7,
             status: &serde_json::from_value(status).unwrap(),
         };
-        overview::of_form(told, Timestamp::UNIX_EPOCH)
+        overview::of_form(told, false, Timestamp::UNIX_EPOCH)
     }
 
     #[test]

@@ -13,6 +13,10 @@ pub const MEND_FORMLESS: &str = "correct what the message names; or first apply 
 /// What is left to do where nothing waits, and not everything is ready.
 pub const MEND: &str = "nothing, if those nodes become ready soon (lynqgate explain node NODE); else correct the form, or repair what they wait for";
 
+/// Of a rollout that has failed, with `onFailure: Revert`.
+pub const TAKEN_BACK: &str =
+    "nothing: lynqgate takes the change back now (rollout.onFailure: Revert)";
+
 /// Of a rollout that has failed.
 pub const MEND_FAILED: &str = "correct the form, or repair what the failed nodes wait for";
 

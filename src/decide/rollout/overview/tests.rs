@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::{names, stamp};
 use crate::decide::partition::walk::{Around, Pod, Set, step};
+use crate::decide::shared::content;
 
 const NOW: &str = "2026-01-01T00:05:00Z";
 
@@ -29,6 +30,10 @@ fn rollout(phase: &str, changed: Value) -> Value {
 }
 
 fn form(generation: i64, rollout: Value, conditions: Value) -> Part {
+    form_that(false, generation, rollout, conditions)
+}
+
+fn form_that(reverts: bool, generation: i64, rollout: Value, conditions: Value) -> Part {
     let status = json!({
         "observedGeneration": 7, "totalNodes": 52, "readyNodes": 49,
         "rollout": rollout, "conditions": conditions,
@@ -38,7 +43,7 @@ fn form(generation: i64, rollout: Value, conditions: Value) -> Part {
         generation,
         status: &serde_json::from_value(status).unwrap(),
     };
-    of_form(told, stamp::parse(NOW).unwrap())
+    of_form(told, reverts, stamp::parse(NOW).unwrap())
 }
 
 fn goes_on() -> Value {
@@ -184,6 +189,24 @@ fn a_change_that_was_taken_back_is_not_complete() {
     assert_eq!(halted.verdict, Verdict::Halted, "it cannot even go back");
 }
 
+/// `--watch` does not end before lynqgate has taken the change back.
+#[test]
+fn a_change_that_is_about_to_be_taken_back_goes_on() {
+    let conditions = json!([condition("RolloutComplete", "False", "Failed", "halted")]);
+    let next = "nothing: lynqgate takes the change back now (rollout.onFailure: Revert)";
+    for (name, waiting, reason) in [
+        ("nodes wait", waits(), "WindowFull"),
+        ("none waits", json!([]), "Failed"),
+    ] {
+        let rollout = rollout("Failed", json!({"waiting": waiting}));
+        let part = form_that(true, 7, rollout, conditions.clone());
+        let problem = &part.problems[0];
+        let told = (&*problem.reason, problem.next.as_deref());
+        assert_eq!(part.verdict, Verdict::Progressing, "{name}");
+        assert_eq!(told, (reason, Some(next)), "{name}");
+    }
+}
+
 #[test]
 fn a_hub_says_what_it_leaves_out() {
     let ready = condition("Ready", "True", "DatabaseConnected", "");
@@ -292,6 +315,42 @@ fn a_held_node_goes_on_only_while_its_form_does() {
         assert_eq!(part.verdict, verdict, "{name}");
         assert_eq!(told, why, "{name}");
     }
+}
+
+#[test]
+fn a_live_node_that_is_not_ready_says_what_halts_its_form() {
+    let node = |ready: &str| {
+        let spec = json!({"uid": "z", "hubId": "tenants", "templateRef": "web"});
+        let hash = content::hash(Some(&spec)).to_string();
+        let annotations = json!({names::DESIRED_HASH: hash, names::LIVE_HASH: hash});
+        let node = json!({
+            "metadata": {"name": "z-web", "annotations": annotations},
+            "spec": spec,
+            "status": {"conditions": [condition("Ready", ready, "NotReady", "no such image")]},
+        });
+        NodeDigest::of(&node, None)
+    };
+    let stops = json!([condition("RolloutComplete", "False", "Failed", "")]);
+    let going = form(7, rollout("InProgress", json!({})), goes_on());
+    let halted = form(7, rollout("Failed", json!({"waiting": waits()})), stops);
+    let own = "NotReady: no such image";
+    for (name, form, verdict, why) in [
+        ("it goes on", &going, Verdict::Progressing, vec![own]),
+        (
+            "halted",
+            &halted,
+            Verdict::Halted,
+            vec![own, "WindowFull: the window of 3 is full"],
+        ),
+    ] {
+        let part = of_node(&node("False"), Some(form));
+        let told: Vec<String> = part.problems.iter().map(Problem::why).collect();
+        assert_eq!(part.verdict, verdict, "{name}");
+        assert_eq!(told, why, "{name}");
+    }
+    let ready = of_node(&node("True"), Some(&halted));
+    assert_ne!(ready.verdict, Verdict::Halted);
+    assert!(ready.problems.is_empty());
 }
 
 /// Pods with these revisions and readiness, from the lowest.

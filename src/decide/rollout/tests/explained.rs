@@ -346,6 +346,18 @@ fn what_failed_is_not_waited_for() {
 }
 
 #[test]
+fn a_node_that_failed_says_how_to_end_the_halt() {
+    let mut snapshot = fleet("xA", 3);
+    snapshot.slots = vec![slot(0, "99")];
+    let told = Told::of(&snapshot, 600);
+    let explained = told.of_node(&live_node("n0", false, 0));
+    assert_eq!(explained.reason.as_deref(), Some("RolloutFailed"));
+    assert!(explained.why.unwrap().contains("not ready in time: n0"));
+    assert!(explained.next.unwrap().contains("lynqgate undo web"));
+    assert_eq!(told.of_node(&live_node("n0", true, 0)).reason, None);
+}
+
+#[test]
 fn a_node_whose_form_is_gone_says_what_keeps_it() {
     let mut told = Told::of(&fleet("y", 1), 1);
     let text = "8 deletions wait for lynq.sh/confirm-deletions=8";
