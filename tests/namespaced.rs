@@ -265,9 +265,12 @@ async fn cluster_scoped_kinds_need_a_right_of_their_own(
         "-",
     ];
     let tried = cluster.kubectl(&dry_run, Some(&form.to_string())).await?;
-    let said = "cannot be applied now: resource 'place' (Namespace, row t0): lynqgate lacks apiGroups: [\"\"], resources: [\"namespaces\"]";
+    let said = [
+        "cannot be applied now: resource 'place' (Namespace, row t0): lynqgate ",
+        " namespaces in the cluster; add a ClusterRole with a ClusterRoleBinding (lynqgate check shows its rule)",
+    ];
     ensure!(
-        tried.success && tried.stderr.contains(said),
+        tried.success && said.iter().all(|said| tried.stderr.contains(*said)),
         "{}{}",
         tried.stdout,
         tried.stderr

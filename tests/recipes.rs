@@ -281,7 +281,7 @@ async fn the_table_of_a_hub_is_changed_and_no_tenant_is_lost() -> Result<()> {
     let rows = "with the rows that it reads now, this hub, of 3 tenants, deletes 1 (t2)";
     taken(cluster, &hub, rows, &DRY).await?;
     fleet.apply(&hub).await?;
-    let held = "1 of 3 nodes has no active row any more; lynqgate deletes none of them, because spec.guard.maxDeletions allows 0 at a time";
+    let held = "1 of 3 nodes has no active row any more: t2-web; lynqgate deletes none of them, because spec.guard.maxDeletions allows 0 at a time";
     fleet.hub_condition("DeletionsHeld", "True", held).await?;
     stay(&fleet, &RUNS, &before).await?;
 
@@ -333,7 +333,7 @@ async fn the_uid_column_of_a_hub_is_changed_and_no_tenant_is_lost() -> Result<()
         for node in NEW {
             fleet.says(("LynqNode", node), waits, why).await?;
         }
-        let held = "6 of 6 nodes have no active row any more; lynqgate deletes none of them, because spec.guard.maxDeletions allows 0 at a time";
+        let held = "6 of 6 nodes have no active row any more: t0-web, t1-web, t2-web and 3 more; lynqgate deletes none of them, because spec.guard.maxDeletions allows 0 at a time";
         fleet.hub_condition("DeletionsHeld", "True", held).await?;
         stay(&fleet, &RUNS, &before).await
     };

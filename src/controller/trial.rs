@@ -19,7 +19,7 @@ use crate::cluster::objects::{ApiError, Objects, Served};
 use crate::controller::World;
 use crate::controller::hub::seed;
 use crate::controller::node::apply::{dry_run, dry_run_anew, fits_alone};
-use crate::decide::admission::rights::{VERBS, rule};
+use crate::decide::admission::rights::{VERBS, lacks};
 use crate::decide::admission::trial::Trial;
 use crate::decide::admission::trial::deletions::LiveMetadata;
 use crate::decide::admission::trial::live::LiveNodes;
@@ -368,9 +368,10 @@ impl OnServer<'_> {
         no_kind(&named, kind, &known)
     }
 
-    /// The first of the operator's own rights to such objects that is missing, with the rule that gives them.
+    /// The operator's own rights to such objects that are missing, and what gives them.
     async fn missing_right(&self, served: &Served, namespace: &str) -> Option<String> {
         let resource = &served.resource;
+        let mut missing = vec![];
         for verb in VERBS {
             let review = json!({
                 "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {},
@@ -379,23 +380,25 @@ impl OnServer<'_> {
                     "verb": verb, "namespace": namespace,
                 }},
             });
-            if self.objects.may(&review).await.ok()? {
-                continue;
+            if !self.objects.may(&review).await.ok()? {
+                missing.push(verb);
             }
-            // The rule first: a warning has room for 256 characters.
-            let rule = rule(&resource.group, &resource.plural);
-            return Some(match (served.scope, self.objects.watched().is_all()) {
-                // The label adds to a ClusterRole that is bound in the watched namespaces only.
-                (Scope::Cluster, false) => format!(
-                    "lynqgate lacks {rule} for the cluster; give it in a ClusterRole with a ClusterRoleBinding"
-                ),
-                _ => format!(
-                    "lynqgate lacks {rule}; give it in a ClusterRole with label {}=true",
-                    names::AGGREGATE_TO_TENANTS,
-                ),
-            });
         }
-        None
+        if missing.is_empty() {
+            return None;
+        }
+        // Without the rule: a warning has room for 256 characters.
+        let lacks = lacks(&resource.group, &resource.plural, &missing);
+        Some(match (served.scope, self.objects.watched().is_all()) {
+            // The label adds to a ClusterRole that is bound in the watched namespaces only.
+            (Scope::Cluster, false) => format!(
+                "lynqgate {lacks} in the cluster; add a ClusterRole with a ClusterRoleBinding (lynqgate check shows its rule)"
+            ),
+            _ => format!(
+                "lynqgate {lacks}; add a ClusterRole with label {}: \"true\" (lynqgate check shows its rule)",
+                names::AGGREGATE_TO_TENANTS,
+            ),
+        })
     }
 
     /// Without what only a row says.

@@ -391,19 +391,28 @@ impl<'a> Pass<'a> {
             node: name.to_string(),
             why: refusal.why.clone(),
         };
-        if way == Way::Slot {
-            let turn = || turns?.stop(node, has_slot);
-            stopped = stopped.or_else(turn);
-            if stopped.is_none()
-                && let Err(full) = windows.admit(node, &form.policy)
-            {
-                let lasting = refusal.filter(|refusal| refusal.still_tells(self.now));
-                self.wake(lasting.and_then(RefusedRelease::told_until));
-                if !form.policy.order.is_empty() {
-                    self.full.insert(name, full.clone());
-                }
-                stopped = lasting.map(refused).or_else(ledger).or(Some(full));
+        let turn = || turns.filter(|_| way == Way::Slot)?.stop(node, has_slot);
+        stopped = stopped.or_else(turn);
+        // What halts or pauses its form comes first: no confirmed deletion ends that.
+        let first = |reason: &Reason| {
+            reason.needs_somebody() || matches!(reason, Reason::NotRendered { .. })
+        };
+        if snapshot.deletions_held && node.is_new() && !stopped.as_ref().is_some_and(first) {
+            stopped = Some(Reason::DeletionsHeld {
+                node: name.to_string(),
+                goes: node.unwanted,
+            });
+        }
+        if way == Way::Slot
+            && stopped.is_none()
+            && let Err(full) = windows.admit(node, &form.policy)
+        {
+            let lasting = refusal.filter(|refusal| refusal.still_tells(self.now));
+            self.wake(lasting.and_then(RefusedRelease::told_until));
+            if !form.policy.order.is_empty() {
+                self.full.insert(name, full.clone());
             }
+            stopped = lasting.map(refused).or_else(ledger).or(Some(full));
         }
         if let Some(reason) = stopped {
             return reason;
@@ -460,21 +469,14 @@ impl<'a> Pass<'a> {
     fn stopped(&self, named: Named, form: &Form, way: Way) -> Option<Reason> {
         let (name, node) = (named.name, named.node);
         let of = || node.form.to_string();
-        let node_goes = node.unwanted;
         // The policy is the newest form's. Applied to content of an older one, it would let go what was held on
         // purpose, or what the newest form has just corrected; and a part of the nodes would go before the others are
         // known to wait, whatever the order says.
         if form.outdated || named.unwritten || node.unrendered {
             let node = name.to_string();
-            return Some(match self.snapshot.deletions_held && node_goes {
+            return Some(match self.snapshot.deletions_held && node.unwanted {
                 true => Reason::DeletionsHeld { node, goes: true },
                 false => Reason::NotRendered { form: of() },
-            });
-        }
-        if self.snapshot.deletions_held && node.is_new() {
-            return Some(Reason::DeletionsHeld {
-                node: name.to_string(),
-                goes: node_goes,
             });
         }
         // Whatever lets it go: until that is known, nobody knows which objects the node has.

@@ -152,9 +152,8 @@ async fn what_the_api_server_would_refuse_is_refused_with_its_place() -> Result<
     let why = "Warning: cannot be applied now: resource 'map' (ConfigMap, row t0): there is no namespace \"no-such-namespace\"; create it";
     taken(cluster, &form_of(&fleet, away), why, &DRY).await?;
     let role = json!({"apiVersion": "v1", "kind": "PodTemplate"});
-    let why = "Warning: cannot be applied now: resource 'role' (PodTemplate, row t0): lynqgate lacks apiGroups: [\"\"], resources: \
-               [\"podtemplates\"], verbs: [get, list, watch, create, patch, update, delete]; give it in a ClusterRole with label \
-               rbac.lynq.sh/aggregate-to-tenants=true";
+    let why = "Warning: cannot be applied now: resource 'role' (PodTemplate, row t0): lynqgate has no rights on podtemplates; \
+               add a ClusterRole with label rbac.lynq.sh/aggregate-to-tenants: \"true\" (lynqgate check shows its rule)";
     taken(
         cluster,
         &form_of(&fleet, json!([resource("role", role)])),

@@ -152,7 +152,7 @@ fn refused() -> Vec<(&'static str, Value, &'static str)> {
                 "{{ .uid }}-bad",
                 json!({"apiVersion": "v1", "kind": "PodTemplate"}),
             ),
-            "PodTemplate t0-bad: the operator cannot watch objects of kind PodTemplate: podtemplates is forbidden: User \"system:serviceaccount:lynq-system:lynq-controller-manager\" cannot list resource \"podtemplates\" in API group \"\" at the cluster scope; grant it get, list, watch, create, patch, update and delete on them",
+            "PodTemplate t0-bad: the operator may not watch objects of kind PodTemplate; add get, list, watch, create, patch, update and delete on them to a ClusterRole with label rbac.lynq.sh/aggregate-to-tenants: \"true\" (lynqgate check shows the rule): podtemplates is forbidden: User \"system:serviceaccount:lynq-system:lynq-controller-manager\" cannot list resource \"podtemplates\" in API group \"\" at the cluster scope",
         ),
     ]
 }

@@ -93,7 +93,7 @@ async fn all_rows_gone(cluster: &Cluster, product: Product) -> Result<()> {
     let fleet = fleet_on(cluster, product, 7).await?;
     let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
     fleet.database.execute("DELETE FROM tenants").await?;
-    let said = "7 of 7 nodes have no active row any more; lynqgate deletes none of them, because that is more than half. Correct the rows; or, to \
+    let said = "7 of 7 nodes have no active row any more: t0-web, t1-web, t2-web and 4 more; lynqgate deletes none of them, because that is more than half. Correct the rows; or, to \
                 delete these nodes and their objects, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
     fleet.says(HUB, HELD, said).await?;
     fleet.event("tenants", "DeletionsHeld", said).await?;
@@ -171,7 +171,7 @@ async fn half_of_the_rows_gone(cluster: &Cluster, product: Product) -> Result<()
         .database
         .execute("UPDATE tenants SET active = 'no' WHERE id < 't5'")
         .await?;
-    let said = "6 of 11 nodes have no active row any more; lynqgate deletes none of them, because that is more than half. Correct the rows; or, \
+    let said = "6 of 11 nodes have no active row any more: t0-web, t1-web, t10-web and 3 more; lynqgate deletes none of them, because that is more than half. Correct the rows; or, \
                 to delete these nodes and their objects, annotate the hub with lynq.sh/confirm-deletions=\"6\"";
     fleet.says(HUB, HELD, said).await?;
     fleet
@@ -208,7 +208,7 @@ async fn table_swapped(cluster: &Cluster, product: Product) -> Result<()> {
     ] {
         fleet.database.execute(statement).await?;
     }
-    let said = "7 of 7 nodes have no active row any more; lynqgate deletes none of them, because that is more than half. Correct the rows; or, to \
+    let said = "7 of 7 nodes have no active row any more: t0-web, t1-web, t2-web and 4 more; lynqgate deletes none of them, because that is more than half. Correct the rows; or, to \
                 delete these nodes and their objects, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
     fleet.says(HUB, HELD, said).await?;
     // As many new nodes as old ones are there by now, and none of the old ones goes for it.
@@ -251,7 +251,7 @@ async fn a_row_without_uid(cluster: &Cluster) -> Result<()> {
         .database
         .execute("UPDATE tenants SET id = NULL WHERE id = 't1'")
         .await?;
-    let said = "1 of 3 nodes has no active row any more; lynqgate deletes none of them, because 1 active row has no usable uid and may be theirs. \
+    let said = "1 of 3 nodes has no active row any more: t1-web; lynqgate deletes none of them, because 1 active row has no usable uid and may be theirs. \
                 Correct the rows; or, to delete these nodes and their objects, annotate the hub with lynq.sh/confirm-deletions=\"1\"";
     fleet.says(HUB, HELD, said).await?;
     fleet
@@ -280,7 +280,7 @@ async fn form_gone(cluster: &Cluster) -> Result<()> {
         .api("LynqForm")
         .delete("web", &DeleteParams::default())
         .await?;
-    let said = "7 of 14 nodes have no form any more; lynqgate deletes none of them, because more than 5 nodes of a deleted form need a \
+    let said = "7 of 14 nodes have no form (web) any more: t0-web, t1-web, t2-web and 4 more; lynqgate deletes none of them, because more than 5 nodes of a deleted form need a \
                 confirmation. Apply the form again; or, to delete these nodes and their objects, annotate the hub with \
                 lynq.sh/confirm-deletions=\"7\"";
     fleet.says(HUB, HELD, said).await?;
@@ -299,7 +299,7 @@ async fn form_changed_while_deletions_are_held(cluster: &Cluster) -> Result<()> 
         .database
         .execute("DELETE FROM tenants WHERE id < 't6'")
         .await?;
-    let said = "6 of 9 nodes have no active row any more; lynqgate deletes none of them, because that is more than half. Correct the rows; or, to \
+    let said = "6 of 9 nodes have no active row any more: t0-web, t1-web, t2-web and 3 more; lynqgate deletes none of them, because that is more than half. Correct the rows; or, to \
                 delete these nodes and their objects, annotate the hub with lynq.sh/confirm-deletions=\"6\"";
     fleet.says(HUB, HELD, said).await?;
     let mut changed = map("app", "-app");
@@ -338,7 +338,7 @@ async fn own_limit(cluster: &Cluster) -> Result<()> {
         .await?;
     fleet.until_names("LynqNode", &["t1-web", "t2-web"]).await?;
     fleet.database.execute("DELETE FROM tenants").await?;
-    let said = "2 of 2 nodes have no active row any more; lynqgate deletes none of them, because spec.guard.maxDeletions allows 1 at a time. \
+    let said = "2 of 2 nodes have no active row any more: t1-web, t2-web; lynqgate deletes none of them, because spec.guard.maxDeletions allows 1 at a time. \
                 Correct the rows; or, to delete these nodes and their objects, annotate the hub with lynq.sh/confirm-deletions=\"2\"";
     fleet.says(HUB, HELD, said).await?;
     fleet

@@ -41,6 +41,18 @@ pub fn rule(group: &str, plural: &str) -> String {
     format!("apiGroups: [{group:?}], resources: [{plural:?}], verbs: [{verbs}]")
 }
 
+/// The verbs of [`VERBS`] that the operator lacks, in words that follow its name.
+pub fn lacks(group: &str, plural: &str, verbs: &[&str]) -> String {
+    let name = match group {
+        "" => plural.to_owned(),
+        group => format!("{plural}.{group}"),
+    };
+    match verbs.len() {
+        count if count == VERBS.len() => format!("has no rights on {name}"),
+        _ => format!("may not {} {name}", verbs.join(", ")),
+    }
+}
+
 /// The most namespaces in which the author needs the right separately; for more, the author needs it in all namespaces.
 const NAMESPACES_MAX: usize = 50;
 

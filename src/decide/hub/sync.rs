@@ -22,6 +22,7 @@ use crate::decide::hub::rows::{Row, RowHash, Rows};
 use crate::decide::hub::sync::lookup::Lookup;
 pub use crate::decide::hub::sync::settled::is_settled;
 use crate::decide::hub::sync::write::{RowNode, rendered_hash};
+use crate::decide::node::diff::alike::first_of;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::order::Natural;
 use crate::decide::rollout::{Live, Way};
@@ -408,13 +409,24 @@ fn plan_deletions(seen: &SyncInputs, plan: &mut Plan) {
         without_form: gone.iter().filter(|node| !has_form(seen, node)).count() as u64,
         unidentified: seen.source.rows.unidentified,
     };
-    plan.held = seen
-        .source
-        .hub
-        .deletions
-        .held(deletions, existing, gone.len());
+    let allowed = &seen.source.hub.deletions;
+    let held = allowed.held(deletions, existing, gone.len());
+    plan.held = held.map(|held| named(seen, &gone, held));
     if plan.held.is_none() {
         plan.deletes = gone.iter().map(|node| deletion(seen, node)).collect();
+    }
+}
+
+/// With the names by which a user sees whether the deletions are intended.
+fn named(seen: &SyncInputs, gone: &[&Arc<NodeDigest>], held: Held) -> Held {
+    let nodes = gone.iter().map(|node| node.key.name.to_string());
+    let nodes: BTreeSet<String> = nodes.collect();
+    let forms = gone.iter().filter(|node| !has_form(seen, node));
+    let forms: BTreeSet<String> = forms.map(|node| node.form.to_string()).collect();
+    Held {
+        nodes: first_of(&Vec::from_iter(nodes)),
+        forms: first_of(&Vec::from_iter(forms)),
+        ..held
     }
 }
 

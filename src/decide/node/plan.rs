@@ -15,6 +15,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
+use crate::api::names;
 use crate::decide::child::{Child, Kind, ObjectKey};
 use crate::decide::node::digest::{Facts, NodeDigest};
 use crate::decide::node::graph::{Graph, GraphError, State, Step, Vertex};
@@ -325,11 +326,17 @@ pub fn unknown_kind(Kind { api_version, kind }: &Kind, error: &str) -> String {
 /// The message for a kind whose objects the operator cannot list; `refusal` is the API server's message, `forbidden` means that
 /// RBAC does not allow it.
 pub fn unlistable_kind(Kind { kind, .. }: &Kind, refusal: &str, forbidden: bool) -> String {
-    let next = match forbidden {
-        true => "grant it get, list, watch, create, patch, update and delete on them",
-        false => "it is tried again",
-    };
-    format!("the operator cannot watch objects of kind {kind}: {refusal}; {next}")
+    if !forbidden {
+        return format!(
+            "the operator cannot watch objects of kind {kind}: {refusal}; it is tried again"
+        );
+    }
+    // The label before the long refusal: a form's status has room for 300 characters.
+    format!(
+        "the operator may not watch objects of kind {kind}; add get, list, watch, create, patch, update and delete on them to a ClusterRole \
+         with label {}: \"true\" (lynqgate check shows the rule): {refusal}",
+        names::AGGREGATE_TO_TENANTS
+    )
 }
 
 fn vertex(facts: &Facts) -> Vertex<'_> {

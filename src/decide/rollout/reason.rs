@@ -13,6 +13,7 @@ use serde::{Serialize, Serializer};
 use crate::api::conditions::ConditionReason;
 use crate::api::names;
 use crate::api::policy::WINDOW_MAX;
+use crate::decide::rollout::explain::next::CONFIRM;
 use crate::decide::rollout::formless::Formless;
 pub use holders::{Because, Holders, Names};
 
@@ -292,10 +293,7 @@ impl Reason {
                 )
                 .into();
             }
-            Reason::DeletionsHeld { .. } => {
-                "the hub's condition DeletionsHeld names the nodes that would be deleted, and why (kubectl describe lynqhub): correct the \
-                 rows, or confirm the deletions (lynqgate confirm HUB)"
-            }
+            Reason::DeletionsHeld { .. } => CONFIRM,
             Reason::Starting { .. } => {
                 "nothing, if that ends within seconds; else the operator's log names the cause (kubectl logs -n lynq-system \
                  -l control-plane=controller-manager)"

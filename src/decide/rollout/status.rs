@@ -291,7 +291,8 @@ pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp)
 }
 
 /// A repair that waits comes first in turn, and must not hide what halts all the others, nor why an order's first group
-/// does not go; nor must who waits hide what is refused, and is tried by turns.
+/// does not go; nor must who waits hide what is refused, and is tried by turns; nor must deletions of the hub hide what is wrong
+/// with the form.
 fn most_urgent<'a>(reasons: &[(&str, &'a Reason)]) -> Option<&'a Reason> {
     let waiting = reasons.iter().map(|(_, reason)| *reason);
     waiting
@@ -299,7 +300,8 @@ fn most_urgent<'a>(reasons: &[(&str, &'a Reason)]) -> Option<&'a Reason> {
         .min_by_key(|reason| match reason {
             Reason::RolloutFailed { .. } => 0,
             Reason::ReleaseRefused { .. } => 1,
-            Reason::GroupNotDone { .. } => 3,
+            Reason::DeletionsHeld { .. } => 3,
+            Reason::GroupNotDone { .. } => 4,
             _ => 2,
         })
 }

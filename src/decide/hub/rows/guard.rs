@@ -71,6 +71,9 @@ pub struct Held {
     pub existing: u64,
     pub cause: Cause,
     pub confirmation: Confirmation,
+    /// The first nodes to delete, and the first of their forms that are gone; empty if the caller does not add them.
+    pub nodes: String,
+    pub forms: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,6 +121,8 @@ pub fn guard(asked: &Asked<'_>) -> Verdict {
         existing: asked.existing,
         cause,
         confirmation,
+        nodes: String::new(),
+        forms: String::new(),
     })
 }
 
@@ -165,6 +170,8 @@ impl fmt::Display for Held {
             direction,
             count,
             existing,
+            nodes,
+            forms,
             ..
         } = self;
         let (annotation, field) = (direction.annotation(), direction.field());
@@ -179,9 +186,14 @@ impl fmt::Display for Held {
                         "Correct the rows, apply the form again",
                     ),
                 };
+                let forms = match forms.as_str() {
+                    "" => String::new(),
+                    forms => format!(" ({forms})"),
+                };
+                let named = if nodes.is_empty() { "" } else { ": " };
                 write!(
                     f,
-                    "{count} of {existing} nodes {have} no {missing} any more; lynqgate deletes none of them, because "
+                    "{count} of {existing} nodes {have} no {missing}{forms} any more{named}{nodes}; lynqgate deletes none of them, because "
                 )?;
                 (remedy, "delete these nodes and their objects")
             }
@@ -490,5 +502,22 @@ mod tests {
             };
             assert_eq!(held.to_string(), expected);
         }
+    }
+
+    #[test]
+    fn the_nodes_and_their_forms_are_named() {
+        let Verdict::Held(held) = guard(&Asked {
+            direction: of(5, 0),
+            ..deletions(9, 7)
+        }) else {
+            panic!("held");
+        };
+        let held = Held {
+            nodes: "a-web, b-web, c-web and 4 more".to_owned(),
+            forms: "web".to_owned(),
+            ..held
+        };
+        let begins = "7 of 9 nodes have no active row or form (web) any more: a-web, b-web, c-web and 4 more; lynqgate deletes none";
+        assert!(held.to_string().starts_with(begins), "{held}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::form::FormSpec;
 use crate::api::names;
-use crate::decide::admission::rights::{TargetNamespace, VERBS, of_form, rule};
+use crate::decide::admission::rights::{TargetNamespace, VERBS, lacks, of_form, rule};
 use crate::decide::child::{Kind, Scope};
 use crate::decide::operator::check::{Finding, listed};
 use crate::decide::operator::watched::WatchedNamespaces;
@@ -132,20 +132,10 @@ fn fault(object: &str, kind: &Kind, used: &Used, rights: &Rights) -> Option<Find
             plural,
             verbs,
         } => {
-            let name = match group.as_str() {
-                "" => plural.clone(),
-                group => format!("{plural}.{group}"),
-            };
-            let lacks = match verbs.len() {
-                count if count == VERBS.len() => format!("it has no rights on {name}"),
-                _ => format!(
-                    "it may not {} {name}",
-                    Vec::from_iter(verbs.iter().copied()).join(", ")
-                ),
-            };
+            let lacks = lacks(group, plural, &Vec::from_iter(verbs.iter().copied()));
             Some(Finding::failed(
                 object,
-                format!("{lacks} (used by form {forms})"),
+                format!("it {lacks} (used by form {forms})"),
                 format!(
                     "Add this rule to a ClusterRole with the label {}=true: {{{}}}",
                     names::AGGREGATE_TO_TENANTS,

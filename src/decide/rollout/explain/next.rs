@@ -25,8 +25,9 @@ pub const UNREAD: &str = "correct what keeps the hub from reading its rows: it r
 pub const WRITE_FAILED: &str =
     "correct what keeps the hub from writing those nodes: it retries within 30 s";
 
-/// Of a node that no row asks for.
-pub const CONFIRM: &str = "the hub's condition DeletionsHeld names the nodes that would be deleted, and why (kubectl describe lynqhub): correct the rows, or confirm the deletions (lynqgate confirm HUB)";
+/// Of a node that no row asks for, and of a new one that waits with it.
+pub const CONFIRM: &str = "correct the rows or apply the deleted form again, or confirm the deletions (lynqgate confirm HUB): the hub's condition \
+                       DeletionsHeld names the first of the nodes, and why (kubectl describe lynqhub)";
 
 pub const UNWRITTEN: &str = "correct what the hub's conditions name (kubectl describe lynqhub), or confirm the deletions or creations (lynqgate \
                          confirm HUB). A node that is being deleted waits for its finalizers (kubectl describe lynqnode)";

@@ -301,6 +301,24 @@ fn what_no_row_asks_for_waits_for_the_confirmation() {
     assert!(goes.to_string().starts_with(begins), "{goes}");
 }
 
+/// No confirmed deletion ends a halt or a pause.
+#[test]
+fn held_deletions_hide_neither_a_halt_nor_a_pause() {
+    let mut snapshot = fleet("xNA", 2);
+    snapshot.slots = vec![slot(0, "99")];
+    snapshot.deletions_held = true;
+    let told = |snapshot: &Snapshot, second: i64| {
+        let plan = plan(snapshot, at(second));
+        let of_form = plan.forms["web"].blocked.as_ref().map(Reason::code);
+        (plan.waiting["n1"].code(), of_form)
+    };
+    assert_eq!(told(&snapshot, 1).0, "DeletionsHeld");
+    let halted = ("RolloutFailed", Some("RolloutFailed"));
+    assert_eq!(told(&snapshot, 700), halted);
+    policy_of(&mut snapshot).paused = true;
+    assert_eq!(told(&snapshot, 700), ("Paused", Some("Paused")));
+}
+
 /// What everybody shows who tells why nodes wait.
 #[test]
 fn the_status_has_an_entry_for_each_reason_and_the_one_that_stops_the_rest_comes_first() {
