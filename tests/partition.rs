@@ -417,7 +417,11 @@ async fn a_bad_revision_breaks_one_pod_and_its_correction_mends_it() -> Result<(
     let program = operator::program("lynqgate")?;
     let status = ["status", "statefulset", "db"];
     let (code, told) = lynqgate(cluster, &fleet, &program, status).await?;
-    let why = "pod db-2 is updated and not ready, or not for long enough; if it stays so, correct the pod template";
+    let namespace = &fleet.namespace;
+    let why = format!(
+        "pod db-2: container db: its image db:2-broken cannot be pulled; correct the pod template (kubectl apply), or take its change back \
+         (kubectl rollout undo statefulset/db -n {namespace})"
+    );
     let expected = format!(
         "statefulset db: progressing: partition 2\n  pods       0 of 3 updated and ready, 1 updating, 2 held, 0 failed; \
          2 of 3 ready in all\n  why        NotAvailable: the next pod waits: {why}\n"

@@ -173,6 +173,21 @@ async fn force_on_a_form_lets_all_of_it_go() -> Result<()> {
     fleet.retire().await
 }
 
+/// The form is not complete, and its message says so.
+async fn unrendered(fleet: &Fleet, said: &str) -> Result<()> {
+    wait::until("the form says what does not render", SOON, async || {
+        let form = fleet.get("LynqForm", "web").await?;
+        let complete = condition(&form, "RolloutComplete").context("RolloutComplete")?;
+        let text = complete["message"].as_str().unwrap_or_default();
+        ensure!(
+            complete["status"] == "False" && text.contains(said),
+            "{complete}"
+        );
+        Ok(())
+    })
+    .await
+}
+
 /// A form that renders for nobody is not complete, and neither is a wait for it over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_does_not_render_is_not_complete() -> Result<()> {
@@ -189,10 +204,9 @@ async fn what_does_not_render_is_not_complete() -> Result<()> {
         })
     };
     etcd::store(cluster, &map("{{ .nosuch }}")).await?;
-    let said = "resources of t0-web, t1-web did not render or cannot be applied; see the hub's condition RenderFailed, and their own";
     let incomplete = ("RolloutComplete", "False", "InProgress");
-    let said = format!("2/2 updated, 2 not ready yet, 0 held: {said}");
-    fleet.says(FORM, incomplete, &said).await?;
+    let said = "resources do not render: t0-web, t1-web (t0-web: ";
+    unrendered(&fleet, said).await?;
     let form = fleet.get("LynqForm", "web").await?;
     ensure!(form["status"]["readyNodes"] == 0, "{}", form["status"]);
 
@@ -235,10 +249,8 @@ async fn what_is_skipped_because_of_a_render_error_stops_no_rollout() -> Result<
     fleet.apply(&form("old", "old")).await?;
     fleet.complete(3, SOON).await?;
     fleet.apply(&form("{{ fail \"no\" }}", "new")).await?;
-    let said = "3/3 updated, 3 not ready yet, 0 held: resources of t0-web, t1-web, t2-web did not render or cannot be applied; see the \
-                hub's condition RenderFailed, and their own";
-    let incomplete = ("RolloutComplete", "False", "InProgress");
-    fleet.says(FORM, incomplete, said).await?;
+    let said = "3/3 updated, 3 not ready yet, 0 held: stalled: resources do not render: t0-web, t1-web, t2-web (t0-web: ";
+    unrendered(&fleet, said).await?;
     for row in ["t0", "t1", "t2"] {
         for (map, value) in [("a", "old"), ("b", "old"), ("c", "old"), ("d", "new")] {
             let map = fleet.get("ConfigMap", &format!("{row}-{map}")).await?;
@@ -412,8 +424,8 @@ async fn a_rollout_that_can_neither_go_on_nor_fail_says_so() -> Result<()> {
     );
     let text = complete["message"].as_str().unwrap_or_default();
     ensure!(text.contains("; pod t0-app-"), "{text}");
-    let said = ": container app: its image web:2-broken cannot be pulled). Next: correct the form: those nodes get the correction first; or \
-                remove what stands in their way, such as finalizers; or raise maxSkew";
+    let said = ": container app: its image web:2-broken cannot be pulled). Next: correct the form, or take its change \
+                back (lynqgate undo web): those nodes get that first; or repair what they wait for; or raise maxSkew";
     ensure!(text.ends_with(said), "{text}");
     let explained = explain(cluster, &fleet, &["form", "web"]).await?;
     ensure!(

@@ -538,9 +538,11 @@ fn form_status(
         status.observed_generation = Some(generation);
         status.total_nodes = Some(state.total_nodes);
         status.ready_nodes = Some(state.ready_nodes);
-        let windowed =
-            form.spec.as_ref().is_ok_and(|spec| spec.rollout.is_some()) || state.is_told();
-        status.rollout = windowed.then(|| state.rollout.clone());
+        // The planner calls a form stalled only while the status has the start of its rollout.
+        let told = form.spec.as_ref().is_ok_and(|spec| spec.rollout.is_some())
+            || state.is_told()
+            || state.stalled.is_some();
+        status.rollout = told.then(|| state.rollout.clone());
         if let Some(rollout) = &mut status.rollout {
             not_reached::add_cause(&mut rollout.waiting, error.as_ref(), of_hub);
         }

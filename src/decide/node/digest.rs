@@ -350,7 +350,7 @@ impl NodeDigest {
             broke_at: unready_since.filter(|_| self.has_landed()),
             seen: self.is_seen(),
             ready: self.is_ready() && self.status_is_current(),
-            why: self.why_not_settled(),
+            why: self.why_not_ready(),
             forced: self.forced,
             deleting: self.deleting,
             unchanged: Some(false),
@@ -426,13 +426,13 @@ impl NodeDigest {
     }
 
     /// Shortened: a window has many nodes, and a form's condition has to be read.
-    fn why_not_settled(&self) -> Option<String> {
+    fn why_not_ready(&self) -> Option<String> {
         const SHOWN_MAX: usize = 300;
         if self.deleting {
             let why = "it is being deleted, and something keeps it: see its finalizers";
             return Some(why.to_owned());
         }
-        let why = self.unsettled()?;
+        let why = self.unsettled().or_else(|| self.not_rendered())?;
         let mut shown: String = why.message.chars().take(SHOWN_MAX).collect();
         if shown.len() < why.message.len() {
             shown.push('…');
@@ -448,6 +448,12 @@ impl NodeDigest {
         };
         let condition = self.status.conditions.iter().find(|c| c.type_ == type_);
         condition.filter(|c| c.status == "False" && self.is_seen())
+    }
+
+    /// The condition that reports what does not render, where all else of the live content is settled.
+    fn not_rendered(&self) -> Option<&Condition> {
+        self.settled_since()?;
+        conditions::find(&self.status.conditions, "Ready").filter(|c| c.status == "False")
     }
 
     /// It is not taken over yet: it bears Lynq's row, or has Lynq's record, which has no kinds.

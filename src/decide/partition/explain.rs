@@ -46,6 +46,23 @@ pub struct PodSeen {
 }
 
 impl Explanation {
+    /// Names what keeps the updated pod from running that the next one waits for. `form`: the LynqForm that the StatefulSet is from.
+    pub fn with_obstacle(self, obstacle: &str, form: Option<&str>) -> Self {
+        let (name, namespace) = (&self.name, &self.namespace);
+        let next = match form {
+            Some(form) => {
+                format!("correct lynqform {form}, or take its change back (lynqgate undo {form})")
+            }
+            None => format!(
+                "correct the pod template (kubectl apply), or take its change back (kubectl rollout undo statefulset/{name} -n {namespace})"
+            ),
+        };
+        Explanation {
+            message: format!("the next pod waits: {obstacle}; {next}"),
+            ..self
+        }
+    }
+
     /// `waits`: why the loop has delayed this step, which one read of the objects cannot show.
     pub fn of(
         namespace: &str,
@@ -226,6 +243,25 @@ mod tests {
             }
         };
         letters.chars().enumerate().map(pod).collect()
+    }
+
+    #[test]
+    fn the_obstacle_of_a_pod_is_told_with_the_way_back() {
+        let (set, pods) = (set(), pods("oox"));
+        let step = walk::step(&set, &pods, &Around::default(), Timestamp::MAX);
+        let told = |form| {
+            let told = Explanation::of("tenants", (&set, &pods), &step, None);
+            told.with_obstacle("pod db-2: no room", form).message
+        };
+        assert_eq!(
+            told(None),
+            "the next pod waits: pod db-2: no room; correct the pod template (kubectl apply), or take its change back (kubectl rollout undo \
+             statefulset/db -n tenants)"
+        );
+        assert_eq!(
+            told(Some("web")),
+            "the next pod waits: pod db-2: no room; correct lynqform web, or take its change back (lynqgate undo web)"
+        );
     }
 
     fn is_over(set: &mut Set) {

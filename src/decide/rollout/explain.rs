@@ -282,7 +282,9 @@ impl Asked<'_> {
                 _ if rollout.unwritten_nodes > 0 => Some(next::UNWRITTEN),
                 Phase::Failed => Some(next::MEND_FAILED),
                 _ if rollout.total_nodes == 0 => Some(next::NO_NODES),
-                _ => (rollout.updating_nodes > 0).then_some(next::MEND),
+                _ if rollout.updating_nodes == 0 => None,
+                _ if self.has_render_errors() => Some(next::UNRENDERED),
+                _ => Some(next::MEND),
             };
             explanation.next = next.map(str::to_owned);
         }
@@ -368,6 +370,11 @@ impl Asked<'_> {
         let told = told.map(|told| format!("{}: {}", told.type_, told.message));
         let told: Vec<String> = told.collect();
         (!told.is_empty()).then(|| told.join("; "))
+    }
+
+    fn has_render_errors(&self) -> bool {
+        let hub = self.hub.map(|hub| &hub.conditions);
+        hub.is_some_and(|all| conditions::is_true(all, "RenderFailed"))
     }
 
     /// What says that deletions of the hub wait for the user.

@@ -186,7 +186,7 @@ pub struct Node {
     pub seen: bool,
     /// All of the live content is ready; what did not render is not.
     pub ready: bool,
-    /// Why the live content is not settled, where that is known.
+    /// Why the live content is not settled, or not ready, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Its changes go live whatever the window says.

@@ -2,12 +2,13 @@
 
 use crate::api::policy::SkewCounts;
 use crate::decide::rollout::Form;
-use crate::decide::rollout::reason::{Advice, Reason};
+use crate::decide::rollout::index::Named;
+use crate::decide::rollout::reason::{Advice, Because, Names, Reason};
 use crate::decide::rollout::status::FormStatusInputs;
 
 /// Why nothing goes on by itself: whatever keeps the rest waiting is past its deadline, but is not as much as maxFailures asks for,
-/// or never had a slot, or broke when that was free. The phase stays what it is, for no budget is spent. `blocked`: why others
-/// wait; `not_ready`: who is not, and why.
+/// or never had a slot, or broke when that was free; or nothing is left but resources that do not render. The phase stays what it
+/// is, for no budget is spent. `blocked`: why others wait; `not_ready`: who is not, and why.
 pub fn stalled(
     form_name: &str,
     form: &Form,
@@ -28,6 +29,7 @@ pub fn stalled(
         // What is still to be made may be what is to go first.
         None | Some(Reason::GroupNotDone { .. }) if !form.absent.is_empty() => return None,
         None if form.outdated || !form.unwritten.is_empty() => return None,
+        None if let Some(advice) = unrendered(form_name, seen) => return Some(advice),
         None
         | Some(
             Reason::WindowFull { .. } | Reason::DomainFull { .. } | Reason::GroupNotDone { .. },
@@ -56,12 +58,39 @@ pub fn stalled(
         Some(reason) => (reason.to_string(), "; or raise maxSkew"),
         None => (format!("not ready: {}", not_ready?), ""),
     };
-    Some(Advice {
-        why: format!(
-            "stalled: the nodes that the others wait for are past their deadline, {counted}; {what}"
+    let (who, first) = match blocked {
+        Some(_) => (
+            "the nodes that the others wait for",
+            ": those nodes get that first",
         ),
+        None => ("the nodes that are not ready", ""),
+    };
+    let finalizers = match own.uncounted.deleting {
+        0 => "",
+        _ => " (of those being deleted: their finalizers)",
+    };
+    Some(Advice {
+        why: format!("stalled: {who} are past their deadline, {counted}; {what}"),
         next: format!(
-            "correct the form: those nodes get the correction first; or remove what stands in their way, such as finalizers{or}"
+            "correct the form, or take its change back (lynqgate undo {form_name}){first}; or repair what they wait for{finalizers}{or}"
+        ),
+    })
+}
+
+/// A node is settled and not ready only while some of its resources do not render: without a correction that stays so.
+fn unrendered(form_name: &str, seen: &FormStatusInputs) -> Option<Advice> {
+    let nodes = seen.index.nodes_of(form_name).iter();
+    let not_ready: Vec<&Named> = nodes.filter(|named| !named.node.ready).collect();
+    let is_settled = |named: &&Named| !named.held && named.node.settled_since.is_some();
+    if !not_ready.iter().all(is_settled) {
+        return None;
+    }
+    let names = Names::of(not_ready.iter().map(|named| named.name));
+    let why = not_ready.first()?.node.why.as_deref();
+    Some(Advice {
+        why: format!("stalled: resources do not render: {}", Because(&names, why)),
+        next: format!(
+            "correct the form, or take its change back (lynqgate undo {form_name}), or correct the rows of those nodes"
         ),
     })
 }

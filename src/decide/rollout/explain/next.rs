@@ -36,8 +36,9 @@ pub const UNWRITTEN: &str = "correct what the hub's conditions name (kubectl des
 pub const ALSO_UNWRITTEN: &str =
     "; the hub's conditions say why it does not write the other nodes (kubectl describe lynqhub)";
 
-pub const UNRENDERED: &str = "correct the form or the rows: the hub's condition RenderFailed (kubectl describe lynqhub) and the nodes' \
-                          conditions (kubectl describe lynqnode) name what does not render or cannot be applied";
+/// Where rows of the hub do not render, and nothing waits.
+pub const UNRENDERED: &str = "correct the form or the rows, if resources of those nodes do not render: the hub's condition RenderFailed (kubectl \
+                          describe lynqhub) names the errors; else nothing, if those nodes become ready soon";
 
 pub const GOING: &str = "nothing, if it is gone soon; else see its finalizers and its objects (kubectl describe lynqnode); the operator's log \
                      names what it cannot delete";

@@ -88,7 +88,8 @@ impl Message<'_> {
                 }
                 Some(reason) => format!("{counts}: {reason}"),
                 None if !unrendered.is_empty() => format!(
-                    "{counts}: resources of {unrendered} did not render or cannot be applied; see the hub's condition RenderFailed, and their own"
+                    "{counts}: resources do not render: {}; correct the form or the rows",
+                    Because(unrendered, self.progress.why_unrendered)
                 ),
                 None => match &self.progress.not_ready {
                     Some(names) => format!("{counts}: not ready: {names}"),

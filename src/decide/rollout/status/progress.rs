@@ -21,8 +21,10 @@ pub struct FormProgress<'a> {
     pub with_slots: Names,
     /// Nodes at which this process has not looked yet.
     pub unlooked: Names,
-    /// Settled nodes with resources that did not render or cannot be applied.
+    /// Settled nodes with resources that do not render.
     pub unrendered: Names,
+    /// The error of the first of them.
+    pub why_unrendered: Option<&'a str>,
     /// The updated nodes that are not ready, and why the first of them is not.
     pub not_ready: Option<String>,
     /// The hub wrote the newest content to every node that the rows ask for.
@@ -53,9 +55,11 @@ impl<'a> FormProgress<'a> {
         };
         let unlooked = nodes.iter().map(|named| named.name);
         let unlooked = Names::of(unlooked.filter(|name| seen.snapshot.unlooked.contains(*name)));
-        let unrendered = nodes
+        let unrendered: Vec<&Named> = nodes
             .iter()
-            .filter(|named| !named.held && named.node.settled_since.is_some() && !named.node.ready);
+            .filter(|named| !named.held && named.node.settled_since.is_some() && !named.node.ready)
+            .collect();
+        let first = unrendered.first();
         let going = seen.index.deleting_of(name).iter();
         let going = going.filter(|named| named.unwritten);
         let going: Vec<&str> = going.map(|named| named.name.as_ref()).collect();
@@ -68,7 +72,8 @@ impl<'a> FormProgress<'a> {
             going,
             done: ready_updated == nodes.len() as i32 && all_there && with_slots.is_empty(),
             looked: unlooked.is_empty() || form.previous.as_ref().is_some_and(was_complete),
-            unrendered: Names::of(unrendered.map(|named| named.name)),
+            why_unrendered: first.and_then(|named| named.node.why.as_deref()),
+            unrendered: Names::of(unrendered.iter().map(|named| named.name)),
             not_ready: not_ready(nodes),
             with_slots,
             unlooked,

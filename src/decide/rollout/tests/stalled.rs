@@ -26,8 +26,8 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
     assert_eq!(
         state.rollout.message,
         "2/4 updated, 2 not ready yet, 2 held: stalled: the nodes that the others wait for are past their deadline, and maxFailures (5) \
-         halts only at more failures than 2; the window of 2 is full; not ready: n0, n1. Next: correct the form: those nodes get the \
-         correction first; or remove what stands in their way, such as finalizers; or raise maxSkew"
+         halts only at more failures than 2; the window of 2 is full; not ready: n0, n1. Next: correct the form, or take its \
+         change back (lynqgate undo web): those nodes get that first; or repair what they wait for; or raise maxSkew"
     );
     let waiting = &state_of(&stuck(), 600).rollout.waiting[0];
     assert!(waiting.message.starts_with("stalled: "));
@@ -164,6 +164,41 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
         );
         assert_eq!(state.stalled.is_some(), expected, "{name}");
     }
+}
+
+/// Nothing of it starts, so that no deadline has to pass.
+#[test]
+fn what_does_not_render_stalls_at_once() {
+    let mut snapshot = fleet("yyx", 0);
+    began(&mut snapshot, 0);
+    let error = "resource \"web\": no such column";
+    for name in ["n0", "n1"] {
+        let node = snapshot.nodes.get_mut(name).unwrap();
+        (node.ready, node.why) = (false, Some(error.to_owned()));
+    }
+    assert!(state_of(&snapshot, 1).stalled.is_none(), "n2 still starts");
+    let node = snapshot.nodes.get_mut("n2").unwrap();
+    (node.ready, node.settled_since) = (true, Some(at(1)));
+    assert_eq!(
+        state_of(&snapshot, 1).rollout.message,
+        "3/3 updated, 2 not ready yet, 0 held: stalled: resources do not render: n0, n1 (n0: resource \"web\": no such column). Next: \
+         correct the form, or take its change back (lynqgate undo web), or correct the rows of those nodes"
+    );
+    snapshot.forms.get_mut("web").unwrap().outdated = true;
+    assert!(state_of(&snapshot, 1).stalled.is_none(), "corrected");
+}
+
+#[test]
+fn where_no_node_waits_no_node_is_waited_for() {
+    let mut snapshot = fleet("xx", 0);
+    began(&mut snapshot, 0);
+    let stalled = state_of(&snapshot, 600).stalled.unwrap();
+    assert_eq!(
+        stalled.to_string(),
+        "stalled: the nodes that are not ready are past their deadline, and none counts as a failure: 2 live without a slot (no window \
+         applied, or it was free again); not ready: n0, n1. Next: correct the form, or take its change back (lynqgate undo web); or repair \
+         what they wait for"
+    );
 }
 
 fn share_hub_with_api(snapshot: &mut Snapshot, deadline_seconds: i32) {
