@@ -473,9 +473,11 @@ impl<'a> Pass<'a> {
         // purpose, or what the newest form has just corrected; and a part of the nodes would go before the others are
         // known to wait, whatever the order says.
         if form.outdated || named.unwritten || node.unrendered {
-            let node = name.to_string();
             return Some(match self.snapshot.deletions_held && node.unwanted {
-                true => Reason::DeletionsHeld { node, goes: true },
+                true => Reason::DeletionsHeld {
+                    node: name.to_string(),
+                    goes: true,
+                },
                 false => Reason::NotRendered { form: of() },
             });
         }
