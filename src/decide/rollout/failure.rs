@@ -13,8 +13,8 @@ use crate::decide::rollout::{Flight, Form, Node, Snapshot, order};
 #[derive(Clone, Debug, Default)]
 pub struct Failed {
     pub names: Vec<String>,
-    /// How many of them run the newest content. The others get a correction as soon as the hub has written it to them: it is not what
-    /// failed.
+    /// How many of them run the newest content. The others still run what failed, because the hub has not written a correction to them
+    /// yet.
     current: usize,
     /// Slots past their deadlines: of these nodes, of the repairs, and of what was forgiven.
     pub late_slots: usize,

@@ -3,18 +3,19 @@
 use crate::api::policy::SkewCounts;
 use crate::decide::rollout::Form;
 use crate::decide::rollout::index::Named;
-use crate::decide::rollout::reason::{Advice, Because, Names, Reason};
+use crate::decide::rollout::reason::{Advice, Because, Reason};
 use crate::decide::rollout::status::FormStatusInputs;
+use crate::decide::rollout::status::progress::FormProgress;
 
 /// Why nothing goes on by itself: whatever keeps the rest waiting is past its deadline, but is not as much as maxFailures asks for,
 /// or never had a slot, or broke when that was free; or nothing is left but resources that do not render. The phase stays what it
-/// is, for no budget is spent. `blocked`: why others wait; `not_ready`: who is not, and why.
+/// is, for no budget is spent. `blocked`: why others wait.
 pub fn stalled(
     form_name: &str,
     form: &Form,
     seen: &FormStatusInputs,
     blocked: Option<&Reason>,
-    not_ready: Option<&str>,
+    progress: &FormProgress,
 ) -> Option<Advice> {
     let own = seen.failed;
     let slots = || {
@@ -29,7 +30,7 @@ pub fn stalled(
         // What is still to be made may be what is to go first.
         None | Some(Reason::GroupNotDone { .. }) if !form.absent.is_empty() => return None,
         None if form.outdated || !form.unwritten.is_empty() => return None,
-        None if let Some(advice) = unrendered(form_name, seen) => return Some(advice),
+        None if let Some(advice) = unrendered(form_name, progress) => return Some(advice),
         None
         | Some(
             Reason::WindowFull { .. } | Reason::DomainFull { .. } | Reason::GroupNotDone { .. },
@@ -56,7 +57,7 @@ pub fn stalled(
             (reason.to_string(), "; or change rollout.order")
         }
         Some(reason) => (reason.to_string(), "; or raise maxSkew"),
-        None => (format!("not ready: {}", not_ready?), ""),
+        None => (format!("not ready: {}", progress.not_ready.as_deref()?), ""),
     };
     let (who, first) = match blocked {
         Some(_) => (
@@ -78,17 +79,16 @@ pub fn stalled(
 }
 
 /// A node is settled and not ready only while some of its resources do not render: without a correction that stays so.
-fn unrendered(form_name: &str, seen: &FormStatusInputs) -> Option<Advice> {
-    let nodes = seen.index.nodes_of(form_name).iter();
-    let not_ready: Vec<&Named> = nodes.filter(|named| !named.node.ready).collect();
-    let is_settled = |named: &&Named| !named.held && named.node.settled_since.is_some();
-    if !not_ready.iter().all(is_settled) {
+fn unrendered(form_name: &str, progress: &FormProgress) -> Option<Advice> {
+    let names = &progress.unrendered;
+    let is_another =
+        |named: &Named| !named.node.ready && (named.held || named.node.settled_since.is_none());
+    if names.is_empty() || progress.nodes.iter().any(is_another) {
         return None;
     }
-    let names = Names::of(not_ready.iter().map(|named| named.name));
-    let why = not_ready.first()?.node.why.as_deref();
+    let why = progress.why_unrendered;
     Some(Advice {
-        why: format!("stalled: resources do not render: {}", Because(&names, why)),
+        why: format!("stalled: resources do not render: {}", Because(names, why)),
         next: format!(
             "correct the form, or take its change back (lynqgate undo {form_name}), or correct the rows of those nodes"
         ),

@@ -1,7 +1,7 @@
 //! What a form's status says of its rollout: counted from the nodes, so that it is true at every moment.
 
 mod message;
-mod progress;
+pub(super) mod progress;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -208,7 +208,7 @@ pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp)
         && (blocked.is_some() || began)
         && !(seen.reasons.iter()).any(|(_, reason)| **reason == Reason::Releasing);
     let stalled = stands_still
-        .then(|| stalled(name, form, seen, blocked, progress.not_ready.as_deref()))
+        .then(|| stalled(name, form, seen, blocked, &progress))
         .flatten();
     let text = Message {
         form,

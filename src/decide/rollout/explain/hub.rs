@@ -193,7 +193,7 @@ lynqhub shop/tenants
   state      the last read of the rows succeeded (syncInterval 30s); none has failed for 5m; 26 usable rows, 2 forms: 52 nodes wanted, 49 ready, 1 failed, 1 row skipped
   forced     no window applies: lynq.sh/force-rollout=true is on hub tenants; lynqgate force KIND NAME --off takes it off
   why        TooManyDeletions: 40 wait
-  next       check the rows; then, if it is intended: lynqgate confirm tenants
+  next       if that is intended: lynqgate confirm tenants
   why        UnusableRows: Row 7: no uid
   form web   progressing: WindowFull (2: a-web, b-web): the window is full
 ";

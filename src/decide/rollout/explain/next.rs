@@ -20,7 +20,8 @@ pub const TAKEN_BACK: &str =
 /// Of a rollout that has failed.
 pub const MEND_FAILED: &str = "correct the form, or repair what the failed nodes wait for";
 
-pub const UNREAD: &str = "correct what keeps the hub from reading its rows: it reads them again within a minute, and the rollout continues";
+pub const UNREAD: &str =
+    "correct what keeps the hub from reading its rows: it reads them again within a minute";
 
 pub const WRITE_FAILED: &str =
     "correct what keeps the hub from writing those nodes: it retries within 30 s";
@@ -53,9 +54,9 @@ pub const NO_NODES: &str = "nothing, if the hub is new or its table has no activ
 /// What is left to do about what a hub's condition says, where its message does not end with it.
 pub fn of_hub(name: &str, told: &Condition) -> Option<String> {
     match &*told.type_ {
-        "DeletionsHeld" | "CreationsHeld" => Some(format!(
-            "check the rows; then, if it is intended: lynqgate confirm {name}"
-        )),
+        "DeletionsHeld" | "CreationsHeld" => {
+            Some(format!("if that is intended: lynqgate confirm {name}"))
+        }
         "WriteFailed" => Some(WRITE_FAILED.to_owned()),
         "Ready" if told.reason != *ConditionReason::InvalidSpec.as_str() => Some(UNREAD.to_owned()),
         _ => None,
