@@ -309,6 +309,7 @@ async fn a_rollout_is_seen_and_steered_with_the_commands() -> Result<()> {
         .await?;
     terminal.types(0, "explain hub tenants").await?;
     terminal.until_kstatus(HUB, "Failed").await?;
+    terminal.types(1, "confirm tenants").await?;
     terminal.types(0, "confirm tenants --yes").await?;
     wait::until("the nodes are deleted", SOON, async || {
         let left = fleet.list("LynqNode").await?.len();

@@ -207,7 +207,7 @@ async fn a_column_is_added_and_taken_back() -> Result<()> {
     fleet.complete(ROWS, SOON).await?;
 
     // The hub before the table, and the form before the hub.
-    let why = "`tenants` has no column \"region\"; correct the hub's value mappings or the table";
+    let why = "`tenants` has no column \"region\"; add it, or correct the hub's value mappings";
     refused(cluster, &mapped, why, &DRY).await?;
     let why = "the hub's extraValueMappings have no such variable";
     refused(cluster, &with, why, &DRY).await?;
@@ -245,7 +245,7 @@ async fn a_column_is_added_and_taken_back() -> Result<()> {
     fleet.database.execute(drop).await?;
     let invalid = ("Ready", "False", "SourceInvalid");
     let gone =
-        "{q}tenants{q} has no column \"region\"; correct the hub's value mappings or the table";
+        "{q}tenants{q} has no column \"region\"; add it, or correct the hub's value mappings";
     fleet.says(HUB, invalid, gone).await?;
     ensure!(
         fleet.versions(&all).await? == before,

@@ -130,6 +130,8 @@ struct Step {
     key: ObjectKey,
     uid: Value,
     steered: Result<Steering, Refusal>,
+    /// What the user has to know to agree, beside the effect.
+    known: Vec<String>,
 }
 
 impl Step {
@@ -138,6 +140,7 @@ impl Step {
             key,
             uid: object["metadata"]["uid"].clone(),
             steered,
+            known: vec![],
         }
     }
 }
@@ -155,9 +158,15 @@ async fn steered(verb: &Verb<'_>) -> Result<(), AnyError> {
         Verb::Force(of) => &of.common,
     };
     let mut cluster = common.connection.connect().await?;
-    let Step { key, uid, steered } = step(verb, &cluster).await?;
+    let Step {
+        key,
+        uid,
+        steered,
+        known,
+    } = step(verb, &cluster).await?;
     let Steering { effect, mut patch } = steered?;
     if !common.dry_run && !common.yes {
+        known.iter().for_each(tell);
         ask(&effect)?;
     }
     if common.dry_run {
@@ -227,8 +236,16 @@ async fn step(verb: &Verb<'_>, cluster: &Connected) -> Result<Step, AnyError> {
         }
         Verb::Confirm(OfHub { hub: name, .. }) => {
             let object = cluster.get("LynqHub", name).await?;
-            let steered = steer::confirm(name, &Hub::of(&object).status);
-            Step::of(own("LynqHub", name), &object, steered)
+            let status = Hub::of(&object).status;
+            let steered = steer::confirm(name, &status);
+            let held = status
+                .conditions
+                .iter()
+                .filter(|told| steer::CONFIRMED.contains(&&*told.type_) && told.status == "True");
+            Step {
+                known: held.map(|told| told.message.clone()).collect(),
+                ..Step::of(own("LynqHub", name), &object, steered)
+            }
         }
         Verb::Force(Force {
             kind, name, off, ..

@@ -62,10 +62,10 @@ pub enum SourceError {
     #[error("there is no database {database:?} on the server; check its name")]
     UnknownDatabase { database: String },
     #[error(
-        "there is no table or view {table}; create it, or correct the name (anything but a name belongs into a view)"
+        "there is no table or view {table}; create it, or correct the name (for a query, create a view and give its name)"
     )]
     TableMissing { table: String },
-    #[error("{table} has no column {column}; correct the hub's value mappings or the table")]
+    #[error("{table} has no column {column}; add it, or correct the hub's value mappings")]
     ColumnMissing { column: String, table: String },
     #[error(transparent)]
     InvalidName(#[from] InvalidName),

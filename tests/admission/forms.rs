@@ -434,7 +434,7 @@ async fn a_hub_gives_its_author_no_password_and_maps_what_is_there() -> Result<(
 
     let mut mapped = hub("table", json!("tenants"));
     mapped["spec"]["extraValueMappings"]["plan"] = json!("plam");
-    let why = "`tenants` has no column \"plam\"; correct the hub's value mappings or the table";
+    let why = "`tenants` has no column \"plam\"; add it, or correct the hub's value mappings";
     refused(cluster, &mapped, why, &[]).await?;
     let away =
         "Warning: not checked in the database: there is no table or view `tenant`; create it";

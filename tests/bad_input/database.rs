@@ -111,12 +111,12 @@ fn cases(product: Product) -> Vec<Case> {
         source(
             "unknown table",
             json!({"table": "tenant"}),
-            "there is no table or view {q}tenant{q}; create it, or correct the name (anything but a name belongs into a view)",
+            "there is no table or view {q}tenant{q}; create it, or correct the name (for a query, create a view and give its name)",
         ),
         source(
             "SQL for a table",
             json!({"table": "tenants WHERE active = 1"}),
-            "there is no table or view {q}tenants WHERE active = 1{q}; create it, or correct the name (anything but a name belongs into a view)",
+            "there is no table or view {q}tenants WHERE active = 1{q}; create it, or correct the name (for a query, create a view and give its name)",
         ),
         Case {
             reason: "InvalidSpec",
@@ -131,25 +131,25 @@ fn cases(product: Product) -> Vec<Case> {
             "missing uid column",
             "ALTER TABLE tenants RENAME COLUMN id TO ident",
             "ALTER TABLE tenants RENAME COLUMN ident TO id",
-            "{q}tenants{q} has no column \"id\"; correct the hub's value mappings or the table",
+            "{q}tenants{q} has no column \"id\"; add it, or correct the hub's value mappings",
         ),
         table(
             "missing activate column",
             "ALTER TABLE tenants RENAME COLUMN active TO activated",
             "ALTER TABLE tenants RENAME COLUMN activated TO active",
-            "{q}tenants{q} has no column \"active\"; correct the hub's value mappings or the table",
+            "{q}tenants{q} has no column \"active\"; add it, or correct the hub's value mappings",
         ),
         table(
             "missing extra column",
             "ALTER TABLE tenants RENAME COLUMN plan TO tariff",
             "ALTER TABLE tenants RENAME COLUMN tariff TO plan",
-            "{q}tenants{q} has no column \"plan\"; correct the hub's value mappings or the table",
+            "{q}tenants{q} has no column \"plan\"; add it, or correct the hub's value mappings",
         ),
         table(
             "table dropped",
             "ALTER TABLE tenants RENAME TO renters",
             "ALTER TABLE renters RENAME TO tenants",
-            "there is no table or view {q}tenants{q}; create it, or correct the name (anything but a name belongs into a view)",
+            "there is no table or view {q}tenants{q}; create it, or correct the name (for a query, create a view and give its name)",
         ),
     ];
     cases.extend(match product {
@@ -175,7 +175,7 @@ fn cases(product: Product) -> Vec<Case> {
             source(
                 "unknown schema",
                 json!({"table": "crm.tenants"}),
-                "there is no table or view \"crm\".\"tenants\"; create it, or correct the name (anything but a name belongs into a view)",
+                "there is no table or view \"crm\".\"tenants\"; create it, or correct the name (for a query, create a view and give its name)",
             ),
             Case {
                 reason: "DatabaseConnectionFailed",

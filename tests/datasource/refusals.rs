@@ -28,10 +28,9 @@ const GOOD: Case = Case {
 
 const WRONG_PASSWORD: &str = "the database denies user \"mary\" access; check the user name and the Secret with the password, and whether it \
     must use TLS (tls is disabled here)";
-const NO_TABLE: &str = "there is no table or view {tt}; create it, or correct the name (anything but a name belongs into a view)";
-const NO_SUCH_TABLE: &str = "there is no table or view {t WHERE 1=1}; create it, or correct the name (anything but a name belongs into a view)";
-const NO_COLUMN: &str =
-    "{t} has no column \"planId\"; correct the hub's value mappings or the table";
+const NO_TABLE: &str = "there is no table or view {tt}; create it, or correct the name (for a query, create a view and give its name)";
+const NO_SUCH_TABLE: &str = "there is no table or view {t WHERE 1=1}; create it, or correct the name (for a query, create a view and give its name)";
+const NO_COLUMN: &str = "{t} has no column \"planId\"; add it, or correct the hub's value mappings";
 
 /// Names in braces are quoted as the product does.
 const BOTH: [Case; 9] = [
@@ -185,14 +184,14 @@ const POSTGRESQL: [Case; 18] = [
     Case {
         name: "unknown schema",
         table: "nowhere.t",
-        message: "there is no table or view \"nowhere\".\"t\"; create it, or correct the name (anything but a name belongs \
-            into a view)",
+        message: "there is no table or view \"nowhere\".\"t\"; create it, or correct the name (for a query, create a view and give \
+                  its name)",
         ..GOOD
     },
     Case {
         name: "another case of the name",
         table: "T",
-        message: "there is no table or view \"T\"; create it, or correct the name (anything but a name belongs into a view)",
+        message: "there is no table or view \"T\"; create it, or correct the name (for a query, create a view and give its name)",
         ..GOOD
     },
     Case {

@@ -123,7 +123,7 @@ async fn all_rows_gone(cluster: &Cluster, product: Product) -> Result<()> {
         .database
         .execute("ALTER TABLE tenants RENAME TO renters")
         .await?;
-    let missing = "there is no table or view {q}tenants{q}; create it, or correct the name (anything but a name belongs into a view)";
+    let missing = "there is no table or view {q}tenants{q}; create it, or correct the name (for a query, create a view and give its name)";
     fleet
         .says(HUB, ("Ready", "False", "SourceInvalid"), missing)
         .await?;

@@ -339,8 +339,7 @@ async fn schema_changed(cluster: &Cluster, product: Product) -> Result<()> {
     let rename = |from: &str, to: &str| format!("ALTER TABLE tenants RENAME COLUMN {from} TO {to}");
     fleet.database.execute(&rename("plan", "tier")).await?;
     let gone = ("Ready", "False", "SourceInvalid");
-    let said =
-        "{q}tenants{q} has no column \"plan\"; correct the hub's value mappings or the table";
+    let said = "{q}tenants{q} has no column \"plan\"; add it, or correct the hub's value mappings";
     fleet.says(hub, gone, said).await?;
     fleet.database.execute(&rename("tier", "plan")).await?;
     fleet

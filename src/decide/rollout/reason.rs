@@ -261,8 +261,8 @@ impl Reason {
             Reason::RolloutFailed { form, .. } => {
                 return format!(
                     "(1) correct the form, or take its change back (lynqgate undo {form}): the failed nodes get that first; or (2) repair what \
-                     they wait for: the rollout continues once they stay ready; or (3) continue without them (lynqgate retry {form}): each \
-                     still takes a place of maxSkew"
+                     they wait for: the rollout continues once they stay ready; or (3) continue without them (lynqgate retry {form}), if \
+                     maxSkew has room beside them"
                 )
                 .into();
             }
