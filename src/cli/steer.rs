@@ -243,7 +243,7 @@ async fn step(verb: &Verb<'_>, cluster: &Connected) -> Result<Step, AnyError> {
                 .iter()
                 .filter(|told| steer::CONFIRMED.contains(&&*told.type_) && told.status == "True");
             Step {
-                known: held.map(|told| told.message.clone()).collect(),
+                known: held.map(|told| told.message.to_string()).collect(),
                 ..Step::of(own("LynqHub", name), &object, steered)
             }
         }
