@@ -71,7 +71,7 @@ async fn canaries_go_first() -> Result<()> {
     let pod = pod.context("the broken pod")?;
     let said = format!(
         "the group \"picked\" comes first and is not done: t1-web (Deployment t1-app: 1 of 2 pods, \
-         old and new, is not available, so 1 old pod runs on; 1 of 1 wanted pods available; pod {pod}: container app: its image web:2-broken cannot be pulled)"
+         old and new, is not available, so 1 old pod runs on; with it, 1 of 1 wanted pods available; pod {pod}: container app: its image web:2-broken cannot be pulled)"
     );
     let next = "nothing, if those nodes become ready soon and stay so for rollout.minReadySeconds (lynqgate explain node NODE); else correct the \
                 form";

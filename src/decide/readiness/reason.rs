@@ -89,7 +89,7 @@ pub enum Reason {
         max_surge: u32,
         availability: Availability,
     },
-    #[error("{name}: {}; {availability}", old_pods(*.old, *.pods, *.unavailable))]
+    #[error("{name}: {}{availability}", old_pods(*.old, *.pods, *.unavailable))]
     OldPodsLeft {
         name: String,
         old: u32,
@@ -307,16 +307,17 @@ fn because(reason: &str, message: &str) -> String {
 /// The status does not say which pods are not available. It is usually the new ones, otherwise the controller would stop the old
 /// ones.
 fn old_pods(old: u32, pods: u32, unavailable: u32) -> String {
-    let kept = if old == 1 {
-        "old pod runs on"
-    } else {
-        "old pods run on"
+    let (kept, them) = match old {
+        1 => ("old pod runs on", "it"),
+        _ => ("old pods run on", "them"),
     };
     match unavailable {
-        0 => format!("all pods are updated; {old} {kept}"),
+        0 => format!("all pods are updated; {old} {kept}; "),
         n => {
             let are = if n == 1 { "is" } else { "are" };
-            format!("{n} of {pods} pods, old and new, {are} not available, so {old} {kept}")
+            format!(
+                "{n} of {pods} pods, old and new, {are} not available, so {old} {kept}; with {them}, "
+            )
         }
     }
 }

@@ -242,8 +242,8 @@ impl Reason {
                  -n lynq-system -l control-plane=controller-manager)"
             }
             Reason::BrokenBefore { .. } => {
-                "repair those nodes (kubectl describe lynqnode NODE), or deactivate their rows, or raise maxSkew, or set rollout.skewCounts: \
-                 Released, which does not count nodes that no release broke"
+                "repair what those nodes wait for (lynqgate explain node NODE), or correct the form or their rows: they get that first; or, to go on \
+                 without them, raise rollout.maxSkew, or set rollout.skewCounts: Released, which counts only nodes that a release broke"
             }
             Reason::HubWindowFull { window, .. } if *window >= WINDOW_MAX => {
                 "nothing, if those nodes become ready soon (lynqgate explain node NODE); else correct their \
@@ -299,7 +299,8 @@ impl Reason {
                  -l control-plane=controller-manager)"
             }
             Reason::LiveContentUnknown { .. } => {
-                "nothing, if that ends within seconds; else run lynqgate check, and read the operator's log, which names the node"
+                "nothing, if that ends within seconds; else run lynqgate check, and read the operator's log, which names the node (kubectl logs -n \
+                 lynq-system -l control-plane=controller-manager)"
             }
             Reason::NoForm { form, why } => return why.next(form).into(),
             Reason::NoLeader { lease, .. } => {
@@ -351,7 +352,7 @@ impl Reason {
                 "lynqgate cannot write the ledger of releases in the hub's status; it retries, and the form's condition Held has the cause"
             }
             Reason::SlotReserved { .. } => {
-                "already holds a slot; waits because maxSkew was lowered and more slots are in use than it allows now"
+                "has a slot, and waits: maxSkew was lowered, and more slots are in use than it allows now"
             }
             Reason::WindowFull { .. }
             | Reason::Soaking { .. }
@@ -392,7 +393,7 @@ impl Reason {
             }
             Reason::LiveContentUnknown { .. } => {
                 "lynqgate does not know what runs, because Lynq made the node or somebody wrote it past the webhooks; it compares the objects \
-                 with the content, and changes none meanwhile"
+                 with what the node asks for, and changes none meanwhile"
             }
             Reason::NoForm { why, .. } => why.summary(),
             Reason::NoLeader { .. } => {
@@ -443,7 +444,7 @@ impl fmt::Display for Reason {
                 holders,
             } => write!(
                 f,
-                "already holds a slot; waits because maxSkew is now {window} and {slots} slots are in use; {holders}"
+                "maxSkew is now {window} and {slots} slots are in use, so that nodes that have a slot wait, too; {holders}"
             ),
             Reason::WindowFull { window, holders }
             | Reason::Soaking { window, holders }
@@ -495,7 +496,7 @@ impl fmt::Display for Reason {
             Reason::LiveContentUnknown { node } => write!(
                 f,
                 "lynqgate does not know what {node} runs, because Lynq made it or somebody wrote it past the webhooks; it compares the node's \
-                 objects with its content, and changes none meanwhile"
+                 objects with what the node asks for, and changes none meanwhile"
             ),
             Reason::NoForm { form, why } => {
                 write!(f, "lynqgate releases no node of form {form:?}, which {why}")

@@ -378,7 +378,7 @@ fn a_node_whose_form_is_gone_says_what_keeps_it() {
         "{explained}"
     );
     assert_eq!(explained.why.as_deref(), Some(text));
-    assert!(explained.next.unwrap().contains("condition DeletionsHeld"));
+    assert!(explained.next.unwrap().contains("lynqgate explain hub HUB"));
 }
 
 /// Whatever the operator said before of the node, or says still.
