@@ -242,8 +242,8 @@ impl Reason {
                  -n lynq-system -l control-plane=controller-manager)"
             }
             Reason::BrokenBefore { .. } => {
-                "repair what those nodes wait for (lynqgate explain node NODE), or correct the form or their rows: they get that first; or, to go on \
-                 without them, raise rollout.maxSkew, or set rollout.skewCounts: Released, which counts only nodes that a release broke"
+                "repair what those nodes wait for (lynqgate explain node NODE), or correct the form or their rows: they get that first; or raise \
+                 rollout.maxSkew, or set rollout.skewCounts: Released, which does not count such nodes"
             }
             Reason::HubWindowFull { window, .. } if *window >= WINDOW_MAX => {
                 "nothing, if those nodes become ready soon (lynqgate explain node NODE); else correct their \
@@ -299,8 +299,7 @@ impl Reason {
                  -l control-plane=controller-manager)"
             }
             Reason::LiveContentUnknown { .. } => {
-                "nothing, if that ends within seconds; else run lynqgate check, and read the operator's log, which names the node (kubectl logs -n \
-                 lynq-system -l control-plane=controller-manager)"
+                "nothing, if that ends within seconds; else run lynqgate check, and read the operator's log, which names the node"
             }
             Reason::NoForm { form, why } => return why.next(form).into(),
             Reason::NoLeader { lease, .. } => {
@@ -495,7 +494,7 @@ impl fmt::Display for Reason {
             ),
             Reason::LiveContentUnknown { node } => write!(
                 f,
-                "lynqgate does not know what {node} runs, because Lynq made it or somebody wrote it past the webhooks; it compares the node's \
+                "lynqgate does not know what {node} runs, because Lynq made it or somebody wrote it past the webhooks; it compares the \
                  objects with what the node asks for, and changes none meanwhile"
             ),
             Reason::NoForm { form, why } => {
