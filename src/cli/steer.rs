@@ -238,10 +238,10 @@ async fn step(verb: &Verb<'_>, cluster: &Connected) -> Result<Step, AnyError> {
             let object = cluster.get("LynqHub", name).await?;
             let status = Hub::of(&object).status;
             let steered = steer::confirm(name, &status);
-            let held = status
-                .conditions
-                .iter()
-                .filter(|told| steer::CONFIRMED.contains(&&*told.type_) && told.status == "True");
+            let conditions = status.conditions.iter();
+            let held = conditions.filter(|told| {
+                matches!(&*told.type_, "DeletionsHeld" | "CreationsHeld") && told.status == "True"
+            });
             Step {
                 known: held.map(|told| told.message.to_string()).collect(),
                 ..Step::of(own("LynqHub", name), &object, steered)

@@ -215,8 +215,8 @@ const POSTGRESQL: [Case; 18] = [
     Case {
         name: "a function of the view refers to a column that is gone",
         table: "stale",
-        message: "\"stale\" has no column of this name, one of [\"uid\", \"activate\"]; correct the hub's value mappings or the \
-            table",
+        message: "\"stale\" has no column of this name, one of [\"uid\", \"activate\"]; add it, or correct the hub's \
+            value mappings",
         ..GOOD
     },
     Case {

@@ -287,9 +287,6 @@ pub fn release(node: &NodeDigest) -> Steered {
     }
 }
 
-/// The conditions of a hub that say what [`confirm`] confirms.
-pub const CONFIRMED: [&str; 2] = ["DeletionsHeld", "CreationsHeld"];
-
 pub fn confirm(hub: &str, status: &HubStatus) -> Steered {
     let held = [
         (names::CONFIRM_DELETIONS, status.held_deletions),

@@ -162,18 +162,19 @@ const TEXT_EVERY: SignedDuration = SignedDuration::from_secs(3);
 /// For a node that already has a reason, a brief reason is little news, and the same reason for a newer generation is none.
 /// Otherwise a correction would write both to all nodes that hold the bad change.
 pub fn patience(hold: Option<Hold>, told: Option<&str>) -> SignedDuration {
-    /// Releasing is over by then, and a released node has a new status.
-    const SOON: SignedDuration = SignedDuration::from_secs(10);
-    /// Longer than it takes to correct a fleet of ten thousand.
-    const LATE: SignedDuration = SignedDuration::from_mins(5);
-    let Some(hold) = hold else {
-        return told.map_or(SignedDuration::from_secs(1), |_| SOON);
-    };
-    match told {
-        Some(told) if told == hold.reason.as_str() => LATE,
-        _ if !hold.is_brief() => SignedDuration::ZERO,
-        Some(told) if told != ConditionReason::Releasing.as_str() => LATE,
-        _ => SOON,
+    let is_news = |hold: Hold, told: &str| !hold.is_brief() && hold.reason.as_str() != told;
+    match (hold, told) {
+        (None, None) => SignedDuration::from_secs(1),
+        (Some(hold), None) if hold.is_brief() => SignedDuration::from_secs(10),
+        (Some(_), None) => SignedDuration::ZERO,
+        (Some(hold), Some(told)) if is_news(hold, told) => SignedDuration::ZERO,
+        (Some(hold), Some(told)) if hold.reason.as_str() == told => SignedDuration::from_mins(10),
+        // It is not on its way any more.
+        (Some(_), Some(told)) if told == ConditionReason::Releasing.as_str() => {
+            SignedDuration::from_secs(10)
+        }
+        // As long as it takes to write a large fleet.
+        (_, Some(_)) => SignedDuration::from_mins(2),
     }
 }
 
