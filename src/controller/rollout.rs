@@ -57,14 +57,13 @@ pub struct RolloutMemory {
 }
 
 /// How long the release loop of a hub rests after a reconciliation whose passes took so long; the next one handles all changes that
-/// arrive meanwhile. The rest grows faster than that time: 1 ms after 1 ms, 16 ms after 4 ms, 250 ms after 10 ms; from 13 ms on it
-/// is 40 times as long. So small fleets hardly wait, and the passes of large fleets, whose rollouts take long, use a fortieth of a
-/// processor. Where somebody waits for a pass, there is [no rest](World::hurry) before it.
+/// arrive meanwhile. The rest grows with the square of that time: 1 ms after 1 ms, 9 ms after 3 ms; from 20 ms on it is 20 times as
+/// long. So small fleets hardly wait, and the passes of large fleets take about a twentieth of a processor. Where
+/// somebody waits for a pass, there is [no rest](World::hurry) before it.
 fn rest_after(took: Duration) -> Duration {
-    const TIMES_MAX: f64 = 40.0;
+    const TIMES_MAX: f64 = 20.0;
     const LONGEST: Duration = Duration::from_secs(2);
-    let milliseconds = took.as_secs_f64() * 1_000.0;
-    let times = (milliseconds * (milliseconds / 4.0).max(1.0)).min(TIMES_MAX);
+    let times = (took.as_secs_f64() * 1_000.0).min(TIMES_MAX);
     took.mul_f64(times).min(LONGEST)
 }
 
@@ -502,7 +501,7 @@ mod tests {
 
     #[test]
     fn the_rest_after_a_pass_has_its_limits() {
-        for (took, rests) in [(0, 0), (1, 1), (4, 16), (10, 250), (20, 800), (500, 2_000)] {
+        for (took, rests) in [(0, 0), (1, 1), (3, 9), (20, 400), (40, 800), (500, 2_000)] {
             let rest = rest_after(Duration::from_millis(took));
             assert_eq!(rest.as_millis(), rests, "after {took} ms");
         }
