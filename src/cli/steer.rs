@@ -130,7 +130,7 @@ struct Step {
     key: ObjectKey,
     uid: Value,
     steered: Result<Steering, Refusal>,
-    /// What the user has to know to agree, beside the effect.
+    /// Printed before the question: why lynqgate holds what the user is about to confirm.
     known: Vec<String>,
 }
 

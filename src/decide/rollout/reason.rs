@@ -262,7 +262,7 @@ impl Reason {
                 return format!(
                     "(1) correct the form, or take its change back (lynqgate undo {form}): the failed nodes get that first; or (2) repair what \
                      they wait for: the rollout continues once they stay ready; or (3) continue without them (lynqgate retry {form}), if \
-                     maxSkew has room beside them"
+                     maxSkew exceeds their number"
                 )
                 .into();
             }
@@ -351,7 +351,7 @@ impl Reason {
                 "lynqgate cannot write the ledger of releases in the hub's status; it retries, and the form's condition Held has the cause"
             }
             Reason::SlotReserved { .. } => {
-                "has a slot, and waits: maxSkew was lowered, and more slots are in use than it allows now"
+                "already holds a slot; waits because maxSkew was lowered and more slots are in use than it allows now"
             }
             Reason::WindowFull { .. }
             | Reason::Soaking { .. }
@@ -443,7 +443,7 @@ impl fmt::Display for Reason {
                 holders,
             } => write!(
                 f,
-                "maxSkew is now {window} and {slots} slots are in use, so that nodes that have a slot wait, too; {holders}"
+                "already holds a slot; waits because maxSkew is now {window} and {slots} slots are in use; {holders}"
             ),
             Reason::WindowFull { window, holders }
             | Reason::Soaking { window, holders }

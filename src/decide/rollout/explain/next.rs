@@ -27,8 +27,8 @@ pub const WRITE_FAILED: &str =
     "correct what keeps the hub from writing those nodes: it retries within 30 s";
 
 /// Of a node that no row asks for, and of a new one that waits with it.
-pub const CONFIRM: &str = "see which nodes are to go, and why (lynqgate explain hub HUB). If they are to stay, correct the rows or apply the deleted \
-                       form again; if not, lynqgate confirm HUB deletes them and their objects";
+pub const CONFIRM: &str = "lynqgate explain hub HUB names the first of the nodes, and why. To keep them, correct the rows or apply the deleted \
+                       form again; to delete them and their objects: lynqgate confirm HUB";
 
 pub const UNWRITTEN: &str = "correct what the hub's conditions name (kubectl describe lynqhub), or confirm the deletions or creations (lynqgate \
                          confirm HUB). A node that is being deleted waits for its finalizers (kubectl describe lynqnode)";

@@ -338,7 +338,7 @@ fn the_reason_tells_who_fills_the_window() {
                 s.slots.push(slot(1, "100"));
             },
             "SlotReserved",
-            "maxSkew is now 1 and 2 slots are in use, so that nodes that have a slot wait, too; not ready: n0; about to be released: n1",
+            "already holds a slot; waits because maxSkew is now 1 and 2 slots are in use; not ready: n0; about to be released: n1",
         ),
         (
             &|s| {
