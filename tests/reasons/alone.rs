@@ -97,9 +97,9 @@ pub async fn play() -> Result<Vec<&'static str>> {
     operator.process.terminate(SOON).await?;
     shows(&cluster, &fleet, "NoLeader", waits("WindowFull")).await?;
 
-    // The ServiceAccounts cannot be listed, so that those who have some are not looked at.
+    // The ServiceAccounts cannot be read, so that the nodes that have some stay unchecked until the rule is gone.
     proxy.set_rules(vec![Rule {
-        verbs: &["list", "watch"],
+        verbs: &["get", "list", "watch"],
         resources: &["serviceaccounts"],
         ..Rule::new(Action::Status(503, None))
     }]);
