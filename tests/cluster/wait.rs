@@ -7,6 +7,9 @@ use anyhow::{Result, anyhow};
 /// A call of a probe that takes longer is given up and made again: a server may accept a connection and not answer.
 const PROBE: Duration = Duration::from_secs(5);
 
+/// How long a probe rests. One that waits long asks less often: many tests share the API server and the processors.
+const REST: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
+
 /// Calls `probe` until it answers `Ok`. Its error says what is still missing; the last one stands in the error after
 /// the deadline.
 pub async fn until<T>(
@@ -26,6 +29,7 @@ pub async fn until<T>(
             Ok(Err(error)) => missing = error,
             Err(_) => {}
         }
-        tokio::time::sleep(Duration::from_millis(25)).await;
+        let rest = (started.elapsed() / 20).clamp(REST.0, REST.1);
+        tokio::time::sleep(rest).await;
     }
 }

@@ -1,5 +1,7 @@
 //! The reasons of an operator that comes and goes, behind a proxy that makes its API server slow.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
@@ -97,16 +99,19 @@ pub async fn play() -> Result<Vec<&'static str>> {
     operator.process.terminate(SOON).await?;
     shows(&cluster, &fleet, "NoLeader", waits("WindowFull")).await?;
 
-    // The ServiceAccounts cannot be read, so that the nodes that have some stay unchecked until the rule is gone.
+    // The list of the ServiceAccounts does not end, so that the nodes that have some stay unchecked.
     proxy.set_rules(vec![Rule {
-        verbs: &["get", "list", "watch"],
+        verbs: &["list"],
         resources: &["serviceaccounts"],
-        ..Rule::new(Action::Status(503, None))
+        ..Rule::new(Action::Delay(Duration::from_secs(600)))
     }]);
     operator.process.start()?;
     operator.ready().await?;
     shows(&cluster, &fleet, "Starting", waits("Starting")).await?;
     proxy.set_rules(vec![]);
+    operator.process.kill()?;
+    operator.process.start()?;
+    operator.ready().await?;
     fleet.says(("LynqNode", "t1-web"), held, said).await?;
 
     operator.process.kill()?;
