@@ -57,10 +57,10 @@ pub struct RolloutMemory {
 }
 
 /// How long the release loop of a hub with so many nodes rests after a reconciliation; the next one handles all changes that
-/// arrive meanwhile. A pass takes about 3 ms for 1,000 nodes and 35 ms for 10,000. The rest grows with the square of the nodes: it is
-/// 8 ms for 1,000 and 800 ms for 10,000. So small fleets hardly wait, and the passes of large fleets take about a twentieth of a
-/// processor. It does not follow from the time that the passes took: where others keep the processors busy, that time says
-/// nothing about the passes. Where somebody waits for a pass, there is [no rest](World::hurry) before it.
+/// arrive meanwhile. The rest grows with the square of the nodes: it is 8 ms for 1,000 and 800 ms for 10,000. So small fleets
+/// hardly wait, and the passes of large fleets take a few hundredths of a processor. It does not follow from the time that the
+/// passes took: where others keep the processors busy, that time says nothing about the passes. Where somebody waits for a pass,
+/// there is [no rest](World::hurry) before it.
 fn rest_after(nodes: usize) -> Duration {
     const OF_A_THOUSAND: Duration = Duration::from_millis(8);
     const LONGEST: Duration = Duration::from_secs(2);
@@ -72,7 +72,7 @@ fn rest_after(nodes: usize) -> Duration {
 const PASSES_MAX: usize = 20;
 /// In a hub with at most so many nodes, passes follow one another for as long as nodes get ready. In a larger one, the second
 /// pass frees what the first one read, and then the release loop rests.
-const SMALL: usize = 1_000;
+const SMALL_HUB: usize = 1_000;
 /// Requests that one pass may have under way.
 const REQUESTS_MAX: usize = 16;
 
@@ -224,7 +224,7 @@ impl RolloutReconciler<'_> {
                 forms: &forms,
             };
             // A pass frees the slots whose workloads the one before it has read.
-            let reads = pass == 0 || snapshot.nodes.len() <= SMALL;
+            let reads = pass == 0 || snapshot.nodes.len() <= SMALL_HUB;
             let to_read = if reads { plan.confirm.as_slice() } else { &[] };
             // The live reads depend on nothing that is written here; a slot that waits for both costs the rollout time.
             let (carried, confirmation) =
