@@ -123,14 +123,22 @@ impl Fleet {
     pub async fn apply(&self, object: &Value) -> Result<Value> {
         let kind = object["kind"].as_str().context("kind")?;
         let name = object["metadata"]["name"].as_str().context("name")?;
-        let applied = self
-            .api(kind)
-            .patch(
-                name,
-                &PatchParams::apply("user").force(),
-                &Patch::Apply(object),
-            )
-            .await;
+        let params = PatchParams::apply("user").force();
+        let apply = async || {
+            self.api(kind)
+                .patch(name, &params, &Patch::Apply(object))
+                .await
+        };
+        let mut applied = apply().await;
+        // While the API server takes up a changed definition, it does not know the path, and says so in plain text.
+        let is_unknown = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.message.contains("404 page not found"));
+        for _ in 0..20 {
+            if !applied.as_ref().is_err_and(is_unknown) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            applied = apply().await;
+        }
         Ok(serde_json::to_value(
             applied.with_context(|| format!("apply {kind} {name}"))?,
         )?)
