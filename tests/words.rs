@@ -14,8 +14,8 @@ use crate::cluster::wait;
 use crate::operator::Operator;
 use crate::tenants::{Fleet, condition};
 
-/// Long enough for a sync of every hub under test on a busy machine.
-const HEARD: Duration = Duration::from_secs(30);
+/// Long enough for a sync of every hub under test on a busy machine, and for the events: the operator writes them last, one by one.
+const HEARD: Duration = Duration::from_secs(60);
 
 /// A value of every row under test that is in no name: it may be in objects, and nowhere else.
 pub const CANARY: &str = "c4nary-va1ue";
