@@ -57,10 +57,10 @@ pub struct RolloutMemory {
 }
 
 /// How long the release loop of a hub with so many nodes rests after a reconciliation; the next one handles all changes that
-/// arrive meanwhile. The rest grows with the square of the nodes: it is 8 ms for 1,000 and 800 ms for 10,000. So small fleets
-/// hardly wait, and the passes of large fleets take a few hundredths of a processor. It does not follow from the time that the
-/// passes took: where others keep the processors busy, that time says nothing about the passes. Where somebody waits for a pass,
-/// there is [no rest](World::hurry) before it.
+/// arrive meanwhile. The rest grows with the square of the nodes: 8 ms for 1,000, 800 ms for 10,000. So small fleets hardly wait,
+/// and the loop does not plan a large fleet again for each node that the hub writes. The time that a pass took would be the wrong
+/// measure: on a busy processor most of it belongs to others. Where somebody waits for a pass, there is
+/// [no rest](World::hurry) before it.
 fn rest_after(nodes: usize) -> Duration {
     const OF_A_THOUSAND: Duration = Duration::from_millis(8);
     const LONGEST: Duration = Duration::from_secs(2);

@@ -7,7 +7,8 @@ use anyhow::{Result, anyhow};
 /// A call of a probe that takes longer is given up and made again: a server may accept a connection and not answer.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// How long a probe rests. One that waits long asks less often: many tests share the API server and the processors.
+/// The shortest and the longest pause between two calls of a probe. The pause grows with the time waited, because many tests share
+/// the API server and the processors.
 const REST: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
 
 /// Calls `probe` until it answers `Ok`. Its error says what is still missing; the last one stands in the error after
