@@ -159,22 +159,26 @@ const TEXT_EVERY: SignedDuration = SignedDuration::from_secs(3);
 /// How long to delay a write for a change of the hold: the release planner usually decides soon why the node waits, or that it
 /// does not. `told` is the reason in the current status.
 ///
-/// For a node that already has a reason, a brief reason is as little news as the same reason for a newer generation. Otherwise a
-/// correction would write both to all nodes that hold the bad change.
+/// For a node that already has a reason, a brief reason is little news, and the same reason for a newer generation is none. Nor is
+/// a brief reason where the window is full, for it is full when the reason has passed. Otherwise a correction would write all of
+/// them to all nodes that hold the bad change.
 pub fn patience(hold: Option<Hold>, told: Option<&str>) -> SignedDuration {
     let is_news = |hold: Hold, told: &str| !hold.is_brief() && hold.reason.as_str() != told;
+    let is_none = |hold: Hold, told: &str| {
+        hold.reason.as_str() == told || told == ConditionReason::WindowFull.as_str()
+    };
     match (hold, told) {
         (None, None) => SignedDuration::from_secs(1),
-        (None, Some(_)) => SignedDuration::from_mins(2),
         (Some(hold), None) if hold.is_brief() => SignedDuration::from_secs(10),
         (Some(_), None) => SignedDuration::ZERO,
         (Some(hold), Some(told)) if is_news(hold, told) => SignedDuration::ZERO,
+        // Longer than it takes to write a large fleet.
+        (Some(hold), Some(told)) if is_none(hold, told) => SignedDuration::from_mins(10),
         // It is not on its way any more.
         (Some(_), Some(told)) if told == ConditionReason::Releasing.as_str() => {
             SignedDuration::from_secs(10)
         }
-        // Longer than it takes to write a large fleet.
-        (Some(_), Some(_)) => SignedDuration::from_mins(10),
+        (_, Some(_)) => SignedDuration::from_mins(2),
     }
 }
 

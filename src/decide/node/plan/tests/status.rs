@@ -591,8 +591,10 @@ fn a_status_does_not_come_between_a_node_and_its_release() {
     assert!(patience(paused(), Some("WindowFull")).is_zero());
     let told = patience(Held::Releasing, Some("Paused"));
     assert!(told > patience(Held::Releasing, None));
-    assert_eq!(patience(paused(), Some("Paused")), told);
-    let form = "web".to_owned();
-    assert!(patience(Held::NotRendered { form }, Some("Releasing")) < told);
-    assert!(status::patience(None, Some("Paused")) < told);
+    assert!(patience(paused(), Some("Paused")) > told);
+    let unrendered = || Held::NotRendered { form: "web".into() };
+    assert!(patience(unrendered(), Some("Releasing")) < told);
+    assert_eq!(patience(unrendered(), Some("Paused")), told);
+    assert!(patience(unrendered(), Some("WindowFull")) > told);
+    assert_eq!(status::patience(None, Some("Paused")), told);
 }
