@@ -160,11 +160,11 @@ const TEXT_EVERY: SignedDuration = SignedDuration::from_secs(3);
 /// does not. `told` is the reason in the current status.
 ///
 /// For a node that already has a reason, a brief reason is little news, and the same reason for a newer generation is none. Nor is
-/// a brief reason where the window is full, for it is full when the reason has passed. Otherwise a correction would write all of
-/// them to all nodes that hold the bad change.
+/// a brief reason where the window is full, which it still is, as a rule, when that reason has passed. Otherwise a correction would
+/// write all of them to all nodes that hold the bad change.
 pub fn patience(hold: Option<Hold>, told: Option<&str>) -> SignedDuration {
     let is_news = |hold: Hold, told: &str| !hold.is_brief() && hold.reason.as_str() != told;
-    let is_none = |hold: Hold, told: &str| {
+    let is_no_news = |hold: Hold, told: &str| {
         hold.reason.as_str() == told || told == ConditionReason::WindowFull.as_str()
     };
     match (hold, told) {
@@ -173,7 +173,7 @@ pub fn patience(hold: Option<Hold>, told: Option<&str>) -> SignedDuration {
         (Some(_), None) => SignedDuration::ZERO,
         (Some(hold), Some(told)) if is_news(hold, told) => SignedDuration::ZERO,
         // Longer than it takes to write a large fleet.
-        (Some(hold), Some(told)) if is_none(hold, told) => SignedDuration::from_mins(10),
+        (Some(hold), Some(told)) if is_no_news(hold, told) => SignedDuration::from_mins(10),
         // It is not on its way any more.
         (Some(_), Some(told)) if told == ConditionReason::Releasing.as_str() => {
             SignedDuration::from_secs(10)
