@@ -1,5 +1,6 @@
 //! Carries out leader election on coordination.k8s.io Leases, one for each shard.
 
+use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::{Duration, sleep, timeout};
 
@@ -9,7 +10,7 @@ use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::vital;
 use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::operator::election::{
-    LEASE, LeaderCandidate, Lease, RENEW_DEADLINE, RETRY, Step, step,
+    LEASE, LeaderCandidate, Lease, RENEW_DEADLINE, RETRY, Step, next_turn, step,
 };
 use crate::decide::operator::shards::{Act, ShardLease, act};
 
@@ -25,12 +26,20 @@ pub trait Leader: Sync {
 
 /// This process as a candidate for all shards.
 pub struct Election {
-    objects: Objects,
-    me: String,
+    replica: Replica,
     shards: Vec<Candidacy>,
 }
 
+struct Replica {
+    objects: Objects,
+    name: String,
+    /// Into how many shards it divides the work.
+    shards: usize,
+}
+
+/// This process as a candidate for one shard.
 struct Candidacy {
+    shard: usize,
     key: ObjectKey,
     candidate: LeaderCandidate,
     /// When the last renewal was sent; None while another leads the shard.
@@ -65,6 +74,7 @@ pub fn lease_key(namespace: &str, shard: usize) -> ObjectKey {
 impl Election {
     pub fn new(objects: Objects, namespace: &str, shards: usize, me: String) -> Self {
         let candidacy = |shard| Candidacy {
+            shard,
             key: lease_key(namespace, shard),
             candidate: LeaderCandidate::default(),
             renewed: None,
@@ -72,9 +82,12 @@ impl Election {
             disagrees: None,
         };
         Election {
-            objects,
-            me,
             shards: (0..shards).map(candidacy).collect(),
+            replica: Replica {
+                objects,
+                name: me,
+                shards,
+            },
         }
     }
 
@@ -100,13 +113,14 @@ impl Election {
 
     /// Releases the leases, so that other replicas need not wait until they expire.
     pub async fn release(&mut self) {
-        for shard in 0..self.shards.len() {
-            if let Ok(Some(lease)) = self.read(shard).await
-                && lease.holder == self.me
+        let me = &self.replica;
+        for candidacy in &self.shards {
+            if let Ok(Some(lease)) = candidacy.read(me).await
+                && lease.holder == me.name
             {
                 let spec = json!({"holderIdentity": "", "leaseDurationSeconds": 1});
-                if let Err(error) = self.write(shard, &lease, spec, None).await {
-                    let lease = &self.shards[shard].key;
+                if let Err(error) = candidacy.write(me, &lease, spec, None).await {
+                    let lease = &candidacy.key;
                     tracing::warn!(%lease, %error, "the lease could not be given up; it ends by itself");
                 }
             }
@@ -120,38 +134,42 @@ impl Election {
 
     /// Reads every lease once, and returns the time until the next turn.
     async fn turn(&mut self, leader: &impl Leader) -> Result<Duration, Lost> {
+        let me = &self.replica;
+        // All at once: a shard whose leader is gone waits until every lease was read.
+        let looks = self.shards.iter_mut().map(|shard| shard.look(me, leader));
+        let looks = join_all(looks).await;
         let (mut seen, mut views) = (vec![], vec![]);
-        let mut failed = false;
-        for shard in 0..self.shards.len() {
-            match self.look(shard, leader).await {
+        for (looked, candidacy) in looks.into_iter().zip(&self.shards) {
+            match looked {
                 Ok((lease, view)) => {
                     seen.push(lease);
                     views.push(view);
                 }
                 Err(Failed::Lost) => return Err(Lost),
                 Err(Failed::Api(error)) => {
-                    let lease = &self.shards[shard].key;
+                    let lease = &candidacy.key;
                     tracing::warn!(%lease, %error, "the lease could not be read or renewed");
-                    failed = true;
                 }
             }
         }
-        if failed {
+        if views.len() < self.shards.len() {
             // Without every lease, the shards cannot be divided.
             return Ok(RETRY.unsigned_abs());
         }
-        match act(&self.me, &views) {
+        match act(&me.name, &views) {
             None => {}
             Some(Act::Take(shard)) => {
-                self.take(shard, seen[shard].as_ref(), leader).await;
+                let lease = seen[shard].as_ref();
+                self.shards[shard].take(me, lease, leader).await;
                 if views.len() > 1 {
                     return Ok(TAKE_NEXT);
                 }
             }
             Some(Act::Ask(shard)) => {
                 if let Some(lease) = &seen[shard] {
-                    let asked = self.write(shard, lease, json!({}), Some(&self.me)).await;
-                    let lease = &self.shards[shard].key;
+                    let candidacy = &self.shards[shard];
+                    let asked = candidacy.write(me, lease, json!({}), Some(&me.name)).await;
+                    let lease = &candidacy.key;
                     tracing::info!(%lease, holder = views[shard].holder, good = asked.is_ok(), "asking for the shard");
                 }
             }
@@ -164,38 +182,33 @@ impl Election {
                 }
             }
         }
-        Ok(self.next_look(&seen))
+        Ok(self.next_turn(&seen, &views))
     }
 
-    /// The time until the next turn. It ends when the lease of another replica expires, because nobody works on that shard then.
-    fn next_look(&self, seen: &[Option<Lease>]) -> Duration {
-        let now = clock::now();
-        let others = self.shards.iter().zip(seen);
-        let others = others.filter(|(shard, _)| shard.renewed.is_none());
-        let left = others.filter_map(|(shard, lease)| {
-            let runs_out = shard.candidate.runs_out(lease.as_ref()?)?;
-            Some(runs_out.duration_since(now)).filter(|left| left.is_positive())
+    fn next_turn(&self, seen: &[Option<Lease>], views: &[ShardLease]) -> Duration {
+        let read = self.shards.iter().zip(seen).zip(views);
+        let of_others = read.filter(|((shard, _), view)| {
+            // A shard that was free when it was read is free already.
+            shard.renewed.is_none() && !view.holder.is_empty()
         });
-        left.chain([RETRY]).min().unwrap_or(RETRY).unsigned_abs()
+        let ends =
+            of_others.filter_map(|((shard, lease), _)| shard.candidate.runs_out(lease.as_ref()?));
+        next_turn(ends, clock::now()).unsigned_abs()
     }
+}
 
-    /// Reads a lease, and renews it if this process holds it. Returns the lease as read, and its holder now.
+impl Candidacy {
+    /// Reads the lease, and renews it if this process holds it. Returns the lease as read, and its holder now.
     async fn look(
         &mut self,
-        shard: usize,
+        me: &Replica,
         leader: &impl Leader,
     ) -> Result<(Option<Lease>, ShardLease), Failed> {
-        let lease = self.read(shard).await?;
+        let lease = self.read(me).await?;
         if let Some(lease) = &lease {
-            self.compare_shards(shard, lease);
+            self.compare_shards(me, lease);
         }
-        let of_shard = &mut self.shards[shard];
-        let next = step(
-            &self.me,
-            lease.as_ref(),
-            &mut of_shard.candidate,
-            clock::now(),
-        );
+        let next = step(&me.name, lease.as_ref(), &mut self.candidate, clock::now());
         let (holder, wanted_by) = match &lease {
             Some(lease) => (lease.holder.clone(), lease.wanted_by.clone()),
             None => Default::default(),
@@ -203,113 +216,108 @@ impl Election {
         let view = |holder| ShardLease { holder, wanted_by };
         match next {
             Step::StartAnew => start_anew(),
-            Step::Wait if of_shard.renewed.is_some() => Err(Failed::Lost),
+            Step::Wait if self.renewed.is_some() => Err(Failed::Lost),
             Step::Wait => Ok((lease, view(holder))),
             // The shard is free, and `act` decides who takes it; a process that led it before takes it back at once, below.
-            Step::Create | Step::TakeOver if of_shard.renewed.is_none() => {
+            Step::Create | Step::TakeOver if self.renewed.is_none() => {
                 Ok((lease, view(String::new())))
             }
             Step::Create | Step::TakeOver => {
-                self.take(shard, lease.as_ref(), leader).await;
-                Ok((lease, view(self.me.clone())))
+                self.take(me, lease.as_ref(), leader).await;
+                Ok((lease, view(me.name.clone())))
             }
             Step::Renew => {
                 let lease = lease.expect("a lease that is renewed was read");
-                let successor = of_shard.successor.clone();
-                if let Some(to) = successor.filter(|_| leader.has_left(shard)) {
-                    self.hand_over(shard, &lease, &to).await?;
+                let successor = self.successor.clone();
+                if let Some(to) = successor.filter(|_| leader.has_left(self.shard)) {
+                    self.hand_over(me, &lease, &to).await?;
                     return Ok((Some(lease), view(to)));
                 }
                 let sent = clock::instant();
-                let spec = held(&self.me);
-                match self.write(shard, &lease, spec, None).await {
-                    Ok(written) => self.holds(shard, &written, sent, leader),
+                match self.write(me, &lease, held(&me.name), None).await {
+                    Ok(written) => self.holds(&written, sent, leader),
                     // Another replica asked for the shard at the same moment.
                     Err(ApiError::Conflict(_)) => {}
                     Err(error) => return Err(error.into()),
                 }
-                Ok((Some(lease), view(self.me.clone())))
+                Ok((Some(lease), view(me.name.clone())))
             }
         }
     }
 
     /// Warns if the holder divides the hubs into another number of shards: then some hubs have two leaders, and others none.
-    fn compare_shards(&mut self, shard: usize, lease: &Lease) {
-        let shards = self.shards.len();
-        let candidacy = &mut self.shards[shard];
-        let is_other = lease.shards != shards && ![&self.me, ""].contains(&lease.holder.as_str());
+    fn compare_shards(&mut self, me: &Replica, lease: &Lease) {
+        let shards = me.shards;
+        let is_other = lease.shards != shards && ![&me.name, ""].contains(&lease.holder.as_str());
         let disagrees = is_other.then(|| lease.holder.clone());
-        if candidacy.disagrees != disagrees
+        if self.disagrees != disagrees
             && let Some(holder) = &disagrees
         {
-            let (lease, theirs) = (&candidacy.key, lease.shards);
+            let (lease, theirs) = (&self.key, lease.shards);
             tracing::warn!(
                 %lease, holder, theirs, shards,
                 "another replica has another --shards: some hubs have two leaders, others none, until all replicas have the same; see \
                  kubectl rollout status"
             );
         }
-        candidacy.disagrees = disagrees;
+        self.disagrees = disagrees;
     }
 
-    async fn take(&mut self, shard: usize, lease: Option<&Lease>, leader: &impl Leader) {
+    async fn take(&mut self, me: &Replica, lease: Option<&Lease>, leader: &impl Leader) {
         let sent = clock::instant();
-        let mut spec = held(&self.me);
+        let mut spec = held(&me.name);
         spec["acquireTime"] = spec["renewTime"].clone();
         spec["leaseTransitions"] = lease.map_or(0, |lease| lease.transitions + 1).into();
         let written = match lease {
-            Some(lease) => self.write(shard, lease, spec, Some("")).await,
-            None => self.create(shard, spec).await,
+            Some(lease) => self.write(me, lease, spec, Some("")).await,
+            None => self.create(me, spec).await,
         };
         match written {
-            Ok(written) => self.holds(shard, &written, sent, leader),
+            Ok(written) => self.holds(&written, sent, leader),
             // Another was faster.
             Err(ApiError::Conflict(_)) => {}
             Err(error) => {
-                let lease = &self.shards[shard].key;
-                tracing::warn!(%lease, %error, "the lease could not be taken");
+                tracing::warn!(lease = %self.key, %error, "the lease could not be taken");
             }
         }
     }
 
-    async fn hand_over(&mut self, shard: usize, lease: &Lease, to: &str) -> Result<(), ApiError> {
+    async fn hand_over(&mut self, me: &Replica, lease: &Lease, to: &str) -> Result<(), ApiError> {
         let mut spec = held(to);
         spec["acquireTime"] = spec["renewTime"].clone();
         spec["leaseTransitions"] = (lease.transitions + 1).into();
-        self.write(shard, lease, spec, Some("")).await?;
-        let of_shard = &mut self.shards[shard];
-        (of_shard.renewed, of_shard.successor) = (None, None);
-        tracing::info!(lease = %of_shard.key, to, "handed the shard over");
+        self.write(me, lease, spec, Some("")).await?;
+        (self.renewed, self.successor) = (None, None);
+        tracing::info!(lease = %self.key, to, "handed the shard over");
         Ok(())
     }
 
     /// A write made, or left, this process the holder.
-    fn holds(&mut self, shard: usize, written: &Value, sent: Instant, leader: &impl Leader) {
-        let of_shard = &mut self.shards[shard];
+    fn holds(&mut self, written: &Value, sent: Instant, leader: &impl Leader) {
         let written = lease_of(written);
-        if !of_shard.candidate.note_written(&written, clock::now()) {
+        if !self.candidate.note_written(&written, clock::now()) {
             start_anew();
         }
-        if of_shard.renewed.replace(sent).is_none() {
-            leader.take(shard);
+        if self.renewed.replace(sent).is_none() {
+            leader.take(self.shard);
         }
     }
 
-    async fn create(&self, shard: usize, spec: Value) -> Result<Value, ApiError> {
-        let key = &self.shards[shard].key;
-        let shards = self.shards.len().to_string();
+    async fn create(&self, me: &Replica, spec: Value) -> Result<Value, ApiError> {
+        let key = &self.key;
+        let shards = me.shards.to_string();
         let object = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": key.name, "namespace": key.namespace, "annotations": {names::SHARDS: shards}},
             "spec": spec,
         });
-        self.objects.create(key, &object).await
+        me.objects.create(key, &object).await
     }
 
     /// Writes over this version. `wanted_by`: empty removes the annotation.
     async fn write(
         &self,
-        shard: usize,
+        me: &Replica,
         lease: &Lease,
         spec: Value,
         wanted_by: Option<&str>,
@@ -319,17 +327,17 @@ impl Election {
             .as_str()
             .is_some_and(|holder| !holder.is_empty())
         {
-            annotations[names::SHARDS] = self.shards.len().to_string().into();
+            annotations[names::SHARDS] = me.shards.to_string().into();
         }
         if let Some(who) = wanted_by {
             annotations[names::WANTED_BY] = (!who.is_empty()).then_some(who).into();
         }
         let patch = json!({"metadata": {"resourceVersion": lease.resource_version, "annotations": annotations}, "spec": spec});
-        self.objects.merge(&self.shards[shard].key, &patch).await
+        me.objects.merge(&self.key, &patch).await
     }
 
-    async fn read(&self, shard: usize) -> Result<Option<Lease>, ApiError> {
-        match self.objects.get(&self.shards[shard].key).await {
+    async fn read(&self, me: &Replica) -> Result<Option<Lease>, ApiError> {
+        match me.objects.get(&self.key).await {
             Ok(object) => Ok(Some(lease_of(&object))),
             Err(ApiError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),

@@ -62,17 +62,16 @@ pub struct RolloutMemory {
 /// measure: on a busy processor most of it belongs to others. Where somebody waits for a pass, there is
 /// [no rest](World::hurry) before it.
 fn rest_after(nodes: usize) -> Duration {
-    const OF_A_THOUSAND: Duration = Duration::from_millis(8);
     const LONGEST: Duration = Duration::from_secs(2);
     let thousands = nodes as f64 / 1_000.0;
-    OF_A_THOUSAND.mul_f64(thousands.powi(2)).min(LONGEST)
+    SHORT_REST.mul_f64(thousands.powi(2)).min(LONGEST)
 }
 
 /// Passes of one reconciliation; each sees what the one before it wrote.
 const PASSES_MAX: usize = 20;
-/// In a hub with at most so many nodes, passes follow one another for as long as nodes get ready. In a larger one, the second
-/// pass frees what the first one read, and then the release loop rests.
-const SMALL_HUB: usize = 1_000;
+/// In a hub with at most this rest, passes follow one another for as long as nodes get ready. With a longer one, the second pass
+/// frees what the first one read, and then the release loop rests.
+const SHORT_REST: Duration = Duration::from_millis(8);
 /// Requests that one pass may have under way.
 const REQUESTS_MAX: usize = 16;
 
@@ -224,7 +223,7 @@ impl RolloutReconciler<'_> {
                 forms: &forms,
             };
             // A pass frees the slots whose workloads the one before it has read.
-            let reads = pass == 0 || snapshot.nodes.len() <= SMALL_HUB;
+            let reads = pass == 0 || rest <= SHORT_REST;
             let to_read = if reads { plan.confirm.as_slice() } else { &[] };
             // The live reads depend on nothing that is written here; a slot that waits for both costs the rollout time.
             let (carried, confirmation) =

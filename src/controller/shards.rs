@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -139,10 +140,12 @@ impl World {
     /// What this replica heard of hubs and forms while another led may be as old as a watch can be silent; what goes without a
     /// slot goes by what they say.
     async fn read_definitions(&self) {
-        for hub in self.read("LynqHub", &self.hubs).await {
+        let hubs = self.read("LynqHub", &self.hubs);
+        let (hubs, forms) = join(hubs, self.read("LynqForm", &self.forms)).await;
+        for hub in hubs {
             self.hub_changed(Some(&hub), None);
         }
-        for form in self.read("LynqForm", &self.forms).await {
+        for form in forms {
             self.form_changed(Some(&form), None);
         }
     }

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use harness::{cluster, operator, tenants};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
 use lynqgate::decide::operator::shards::shard_of;
 use serde_json::{Value, json};
 
@@ -100,6 +102,15 @@ async fn main() -> Result<()> {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let killed = Instant::now();
     let before = try_join_all(orphaned.iter().map(|fleet| released(fleet))).await?;
+    let since = || (killed.elapsed() + Duration::from_secs(1)).as_secs_f64();
+    wait::until("another takes the leases", DEADLINE, async || {
+        for shard in &lost {
+            ensure!(leader(&cluster, *shard).await? != victim, "shard {shard}");
+        }
+        Ok(())
+    })
+    .await?;
+    let taken = since();
     wait::until("another releases in its place", DEADLINE, async || {
         let now = try_join_all(orphaned.iter().map(|fleet| released(fleet))).await?;
         ensure!(
@@ -109,10 +120,9 @@ async fn main() -> Result<()> {
         Ok(())
     })
     .await?;
-    let took = killed.elapsed() + Duration::from_secs(1);
     println!(
-        "\none replica killed: shards {lost:?} go on after {:.1} s",
-        took.as_secs_f64()
+        "\none replica killed: shards {lost:?} have a new leader after {taken:.1} s, and all of their hubs new releases after {:.1} s",
+        since()
     );
     complete(&fleets, each).await?;
     auditor.verdict().await
@@ -142,16 +152,10 @@ async fn fleets(cluster: &Cluster, each: usize) -> Result<Vec<Fleet>> {
 
 /// The process that leads a shard, by its id.
 async fn leader(cluster: &Cluster, shard: usize) -> Result<u32> {
-    let lease = lynqgate::cluster::lease::lease_key("lynq-system", shard);
-    let holder = "--output=jsonpath={.spec.holderIdentity}";
-    let get = [
-        "get",
-        "lease",
-        &lease.name,
-        "--namespace=lynq-system",
-        holder,
-    ];
-    let holder = cluster.kubectl(&get, None).await?.expect_success()?;
+    let key = lynqgate::cluster::lease::lease_key("lynq-system", shard);
+    let leases: Api<Lease> = Api::namespaced(cluster.admin().await?, &key.namespace);
+    let spec = leases.get(&key.name).await?.spec.context("a spec")?;
+    let holder = spec.holder_identity.context("a holder")?;
     let (_, process) = holder.rsplit_once('_').context("a holder")?;
     Ok(process.parse()?)
 }

@@ -136,6 +136,14 @@ pub fn step(
     }
 }
 
+/// The time until the leases are read again. `ends`: when the leases of other replicas expire, which may have happened since they
+/// were read. Nobody works on a shard whose lease has expired, so the next turn starts then.
+pub fn next_turn(ends: impl Iterator<Item = Timestamp>, now: Timestamp) -> SignedDuration {
+    let left = ends.map(|end| end.duration_since(now));
+    left.min()
+        .map_or(RETRY, |left| left.clamp(SignedDuration::ZERO, RETRY))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,6 +210,21 @@ mod tests {
         for second in [1, 7] {
             step("me", Some(&others), &mut candidate, at(second));
             assert_eq!(candidate.runs_out(&others), Some(at(16)));
+        }
+    }
+
+    #[test]
+    fn the_leases_are_read_again_when_one_of_another_replica_expires() {
+        let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
+        for (ends, expected) in [
+            (vec![], 2_000),
+            (vec![12_500], 2_000),
+            (vec![12_500, 11_200], 1_200),
+            (vec![12_500, 10_000], 0),
+            (vec![9_900, 11_200], 0),
+        ] {
+            let left = next_turn(ends.iter().map(|end| at(*end)), at(10_000));
+            assert_eq!(left.as_millis(), expected, "{ends:?}");
         }
     }
 
