@@ -30,6 +30,7 @@ pub struct Election {
     shards: Vec<Candidacy>,
 }
 
+/// What all candidacies of this process share.
 struct Replica {
     objects: Objects,
     name: String,
@@ -135,7 +136,7 @@ impl Election {
     /// Reads every lease once, and returns the time until the next turn.
     async fn turn(&mut self, leader: &impl Leader) -> Result<Duration, Lost> {
         let me = &self.replica;
-        // All at once: a shard whose leader is gone waits until every lease was read.
+        // Together: a replica takes a free shard only after it has read every lease.
         let looks = self.shards.iter_mut().map(|shard| shard.look(me, leader));
         let looks = join_all(looks).await;
         let (mut seen, mut views) = (vec![], vec![]);
@@ -185,10 +186,11 @@ impl Election {
         Ok(self.next_turn(&seen, &views))
     }
 
+    /// The time until the next turn; `seen` and `views` are what this one read.
     fn next_turn(&self, seen: &[Option<Lease>], views: &[ShardLease]) -> Duration {
         let read = self.shards.iter().zip(seen).zip(views);
         let of_others = read.filter(|((shard, _), view)| {
-            // A shard that was free when it was read is free already.
+            // The lease of a shard that was free when it was read does not expire again.
             shard.renewed.is_none() && !view.holder.is_empty()
         });
         let ends =

@@ -69,8 +69,8 @@ fn rest_after(nodes: usize) -> Duration {
 
 /// Passes of one reconciliation; each sees what the one before it wrote.
 const PASSES_MAX: usize = 20;
-/// In a hub with at most this rest, passes follow one another for as long as nodes get ready. With a longer one, the second pass
-/// frees what the first one read, and then the release loop rests.
+/// The rest in a hub of 1,000 nodes. In a hub with at most this rest, passes follow one another for as long as nodes get ready. In
+/// a larger hub, the second pass frees what the first one read, and then the release loop rests.
 const SHORT_REST: Duration = Duration::from_millis(8);
 /// Requests that one pass may have under way.
 const REQUESTS_MAX: usize = 16;
