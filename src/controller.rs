@@ -68,10 +68,13 @@ pub const BUILT_IN: [(&str, &str); 15] = [
 /// How many databases may be read at a time: many may hang, and those that do not are read all the same.
 const DATABASES_MAX: usize = 100;
 
+/// How many hubs may release nodes at a time. A release loop mostly waits for the API server.
+const RELEASES_MAX: usize = 16;
+
 /// How long a node is held before its status says so.
 const HELD_SHOWN_AFTER: Duration = Duration::from_millis(500);
 
-/// How many keys each loop works on at a time.
+/// How many hubs render and write nodes at a time, and how many nodes are reconciled.
 #[derive(Clone, Copy, Debug)]
 pub struct Workers {
     pub hubs: usize,
@@ -260,7 +263,7 @@ impl World {
                 move |key, rest| hub::panicked(hubs_rest.clone(), key, rest),
             ),
             self.rollout_queue.clone().run(
-                workers.hubs,
+                RELEASES_MAX,
                 move |key| rollout::reconcile(rollouts.clone(), key),
                 move |key, rest| rollout::panicked(rollouts_rest.clone(), key, rest),
             ),

@@ -96,7 +96,7 @@ pub struct Arguments {
     /// and leader. More than 1 needs --leader-elect. See docs/OPERATING.md, "Several replicas share the work".
     #[arg(long, default_value = "1", value_parser = flags::shards)]
     shards: usize,
-    /// Number of hubs to reconcile at a time, at least 1.
+    /// Number of hubs whose nodes lynqgate renders and writes at a time, at least 1.
     #[arg(long, default_value = "3", value_parser = flags::count)]
     hub_concurrency: usize,
     /// Number of nodes to reconcile at a time, at least 1.

@@ -1,6 +1,7 @@
 //! Carries out leader election on coordination.k8s.io Leases, one for each shard.
 
 use futures::future::join_all;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Duration, sleep, timeout};
 
@@ -43,6 +44,10 @@ struct Candidacy {
     shard: usize,
     key: ObjectKey,
     candidate: LeaderCandidate,
+    /// As it was read last; None where there is none.
+    lease: Option<Lease>,
+    /// When it expires, if another replica held it then.
+    expires: Option<Timestamp>,
     /// When the last renewal was sent; None while another leads the shard.
     renewed: Option<Instant>,
     /// The replica that gets the shard once this process has left it.
@@ -78,6 +83,8 @@ impl Election {
             shard,
             key: lease_key(namespace, shard),
             candidate: LeaderCandidate::default(),
+            lease: None,
+            expires: None,
             renewed: None,
             successor: None,
             disagrees: None,
@@ -115,12 +122,12 @@ impl Election {
     /// Releases the leases, so that other replicas need not wait until they expire.
     pub async fn release(&mut self) {
         let me = &self.replica;
-        for candidacy in &self.shards {
-            if let Ok(Some(lease)) = candidacy.read(me).await
-                && lease.holder == me.name
+        for candidacy in &mut self.shards {
+            if candidacy.read(me).await.is_ok()
+                && (candidacy.lease.as_ref()).is_some_and(|lease| lease.holder == me.name)
             {
                 let spec = json!({"holderIdentity": "", "leaseDurationSeconds": 1});
-                if let Err(error) = candidacy.write(me, &lease, spec, None).await {
+                if let Err(error) = candidacy.write(me, spec, None).await {
                     let lease = &candidacy.key;
                     tracing::warn!(%lease, %error, "the lease could not be given up; it ends by itself");
                 }
@@ -139,13 +146,10 @@ impl Election {
         // Together: a replica takes a free shard only after it has read every lease.
         let looks = self.shards.iter_mut().map(|shard| shard.look(me, leader));
         let looks = join_all(looks).await;
-        let (mut seen, mut views) = (vec![], vec![]);
+        let mut views = vec![];
         for (looked, candidacy) in looks.into_iter().zip(&self.shards) {
             match looked {
-                Ok((lease, view)) => {
-                    seen.push(lease);
-                    views.push(view);
-                }
+                Ok(view) => views.push(view),
                 Err(Failed::Lost) => return Err(Lost),
                 Err(Failed::Api(error)) => {
                     let lease = &candidacy.key;
@@ -160,19 +164,16 @@ impl Election {
         match act(&me.name, &views) {
             None => {}
             Some(Act::Take(shard)) => {
-                let lease = seen[shard].as_ref();
-                self.shards[shard].take(me, lease, leader).await;
+                self.shards[shard].take(me, leader).await;
                 if views.len() > 1 {
                     return Ok(TAKE_NEXT);
                 }
             }
             Some(Act::Ask(shard)) => {
-                if let Some(lease) = &seen[shard] {
-                    let candidacy = &self.shards[shard];
-                    let asked = candidacy.write(me, lease, json!({}), Some(&me.name)).await;
-                    let lease = &candidacy.key;
-                    tracing::info!(%lease, holder = views[shard].holder, good = asked.is_ok(), "asking for the shard");
-                }
+                let candidacy = &self.shards[shard];
+                let asked = candidacy.write(me, json!({}), Some(&me.name)).await;
+                let lease = &candidacy.key;
+                tracing::info!(%lease, holder = views[shard].holder, good = asked.is_ok(), "asking for the shard");
             }
             Some(Act::HandOver { shard, to }) => {
                 let candidacy = &mut self.shards[shard];
@@ -183,35 +184,21 @@ impl Election {
                 }
             }
         }
-        Ok(self.next_turn(&seen, &views))
-    }
-
-    /// The time until the next turn; `seen` and `views` are what this one read.
-    fn next_turn(&self, seen: &[Option<Lease>], views: &[ShardLease]) -> Duration {
-        let read = self.shards.iter().zip(seen).zip(views);
-        let of_others = read.filter(|((shard, _), view)| {
-            // The lease of a shard that was free when it was read does not expire again.
-            shard.renewed.is_none() && !view.holder.is_empty()
-        });
-        let ends =
-            of_others.filter_map(|((shard, lease), _)| shard.candidate.runs_out(lease.as_ref()?));
-        next_turn(ends, clock::now()).unsigned_abs()
+        let expire = self.shards.iter().filter_map(|shard| shard.expires);
+        Ok(next_turn(expire, clock::now()).unsigned_abs())
     }
 }
 
 impl Candidacy {
-    /// Reads the lease, and renews it if this process holds it. Returns the lease as read, and its holder now.
-    async fn look(
-        &mut self,
-        me: &Replica,
-        leader: &impl Leader,
-    ) -> Result<(Option<Lease>, ShardLease), Failed> {
-        let lease = self.read(me).await?;
-        if let Some(lease) = &lease {
-            self.compare_shards(me, lease);
-        }
-        let next = step(&me.name, lease.as_ref(), &mut self.candidate, clock::now());
-        let (holder, wanted_by) = match &lease {
+    /// Reads the lease, and renews it if this process holds it. Returns who leads the shard now.
+    async fn look(&mut self, me: &Replica, leader: &impl Leader) -> Result<ShardLease, Failed> {
+        self.read(me).await?;
+        self.compare_shards(me);
+        let lease = self.lease.as_ref();
+        let next = step(&me.name, lease, &mut self.candidate, clock::now());
+        let of_other = lease.filter(|_| next == Step::Wait);
+        self.expires = of_other.and_then(|lease| self.candidate.runs_out(lease));
+        let (holder, wanted_by) = match lease {
             Some(lease) => (lease.holder.clone(), lease.wanted_by.clone()),
             None => Default::default(),
         };
@@ -219,36 +206,34 @@ impl Candidacy {
         match next {
             Step::StartAnew => start_anew(),
             Step::Wait if self.renewed.is_some() => Err(Failed::Lost),
-            Step::Wait => Ok((lease, view(holder))),
+            Step::Wait => Ok(view(holder)),
             // The shard is free, and `act` decides who takes it; a process that led it before takes it back at once, below.
-            Step::Create | Step::TakeOver if self.renewed.is_none() => {
-                Ok((lease, view(String::new())))
-            }
+            Step::Create | Step::TakeOver if self.renewed.is_none() => Ok(view(String::new())),
             Step::Create | Step::TakeOver => {
-                self.take(me, lease.as_ref(), leader).await;
-                Ok((lease, view(me.name.clone())))
+                self.take(me, leader).await;
+                Ok(view(me.name.clone()))
             }
             Step::Renew => {
-                let lease = lease.expect("a lease that is renewed was read");
                 let successor = self.successor.clone();
                 if let Some(to) = successor.filter(|_| leader.has_left(self.shard)) {
-                    self.hand_over(me, &lease, &to).await?;
-                    return Ok((Some(lease), view(to)));
+                    self.hand_over(me, &to).await?;
+                    return Ok(view(to));
                 }
                 let sent = clock::instant();
-                match self.write(me, &lease, held(&me.name), None).await {
+                match self.write(me, held(&me.name), None).await {
                     Ok(written) => self.holds(&written, sent, leader),
                     // Another replica asked for the shard at the same moment.
                     Err(ApiError::Conflict(_)) => {}
                     Err(error) => return Err(error.into()),
                 }
-                Ok((Some(lease), view(me.name.clone())))
+                Ok(view(me.name.clone()))
             }
         }
     }
 
     /// Warns if the holder divides the hubs into another number of shards: then some hubs have two leaders, and others none.
-    fn compare_shards(&mut self, me: &Replica, lease: &Lease) {
+    fn compare_shards(&mut self, me: &Replica) {
+        let Some(lease) = &self.lease else { return };
         let shards = me.shards;
         let is_other = lease.shards != shards && ![&me.name, ""].contains(&lease.holder.as_str());
         let disagrees = is_other.then(|| lease.holder.clone());
@@ -265,16 +250,9 @@ impl Candidacy {
         self.disagrees = disagrees;
     }
 
-    async fn take(&mut self, me: &Replica, lease: Option<&Lease>, leader: &impl Leader) {
+    async fn take(&mut self, me: &Replica, leader: &impl Leader) {
         let sent = clock::instant();
-        let mut spec = held(&me.name);
-        spec["acquireTime"] = spec["renewTime"].clone();
-        spec["leaseTransitions"] = lease.map_or(0, |lease| lease.transitions + 1).into();
-        let written = match lease {
-            Some(lease) => self.write(me, lease, spec, Some("")).await,
-            None => self.create(me, spec).await,
-        };
-        match written {
+        match self.write(me, self.held_newly(&me.name), Some("")).await {
             Ok(written) => self.holds(&written, sent, leader),
             // Another was faster.
             Err(ApiError::Conflict(_)) => {}
@@ -284,14 +262,20 @@ impl Candidacy {
         }
     }
 
-    async fn hand_over(&mut self, me: &Replica, lease: &Lease, to: &str) -> Result<(), ApiError> {
-        let mut spec = held(to);
-        spec["acquireTime"] = spec["renewTime"].clone();
-        spec["leaseTransitions"] = (lease.transitions + 1).into();
-        self.write(me, lease, spec, Some("")).await?;
+    async fn hand_over(&mut self, me: &Replica, to: &str) -> Result<(), ApiError> {
+        self.write(me, self.held_newly(to), Some("")).await?;
         (self.renewed, self.successor) = (None, None);
         tracing::info!(lease = %self.key, to, "handed the shard over");
         Ok(())
+    }
+
+    /// The spec of the lease once another replica than before holds it.
+    fn held_newly(&self, holder: &str) -> Value {
+        let mut spec = held(holder);
+        spec["acquireTime"] = spec["renewTime"].clone();
+        let transitions = self.lease.as_ref().map_or(0, |lease| lease.transitions + 1);
+        spec["leaseTransitions"] = transitions.into();
+        spec
     }
 
     /// A write made, or left, this process the holder.
@@ -305,25 +289,16 @@ impl Candidacy {
         }
     }
 
-    async fn create(&self, me: &Replica, spec: Value) -> Result<Value, ApiError> {
-        let key = &self.key;
-        let shards = me.shards.to_string();
-        let object = json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": key.name, "namespace": key.namespace, "annotations": {names::SHARDS: shards}},
-            "spec": spec,
-        });
-        me.objects.create(key, &object).await
-    }
-
-    /// Writes over this version. `wanted_by`: empty removes the annotation.
+    /// Writes over the version that was read, or creates the lease. `wanted_by`: empty removes the annotation.
     async fn write(
         &self,
         me: &Replica,
-        lease: &Lease,
         spec: Value,
         wanted_by: Option<&str>,
     ) -> Result<Value, ApiError> {
+        let Some(lease) = &self.lease else {
+            return self.create(me, spec).await;
+        };
         let mut annotations = json!({});
         if spec["holderIdentity"]
             .as_str()
@@ -338,12 +313,24 @@ impl Candidacy {
         me.objects.merge(&self.key, &patch).await
     }
 
-    async fn read(&self, me: &Replica) -> Result<Option<Lease>, ApiError> {
-        match me.objects.get(&self.key).await {
-            Ok(object) => Ok(Some(lease_of(&object))),
-            Err(ApiError::NotFound(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+    async fn create(&self, me: &Replica, spec: Value) -> Result<Value, ApiError> {
+        let key = &self.key;
+        let shards = me.shards.to_string();
+        let object = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": key.name, "namespace": key.namespace, "annotations": {names::SHARDS: shards}},
+            "spec": spec,
+        });
+        me.objects.create(key, &object).await
+    }
+
+    async fn read(&mut self, me: &Replica) -> Result<(), ApiError> {
+        self.lease = match me.objects.get(&self.key).await {
+            Ok(object) => Some(lease_of(&object)),
+            Err(ApiError::NotFound(_)) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(())
     }
 }
 

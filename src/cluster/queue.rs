@@ -153,12 +153,15 @@ impl<K: Ord + Clone> Queue<K> {
         }
     }
 
-    /// Keys that are due and not worked on yet.
+    /// Keys that are due and wait for a worker.
     pub fn depth(&self) -> usize {
         let state = self.inner.state.lock();
         let now = clock::instant();
-        let due =
-            |order: &BTreeSet<(Instant, K)>| order.iter().take_while(|(at, _)| *at <= now).count();
+        let waits = |(_, key): &&(Instant, K)| !state.running.contains_key(key);
+        let due = |order: &BTreeSet<(Instant, K)>| {
+            let due = order.iter().take_while(|(at, _)| *at <= now);
+            due.filter(waits).count()
+        };
         state.order.iter().map(due).sum()
     }
 
@@ -251,6 +254,7 @@ mod tests {
         queue.add_after("b", Duration::from_secs(5));
         assert_eq!(queue.next(9).await, "a");
         queue.add("a");
+        assert_eq!(queue.depth(), 0, "a is being worked on");
         let start = clock::instant();
         assert_eq!(queue.next(9).await, "b", "a is being worked on");
         assert_eq!(start.elapsed().as_secs(), 5);

@@ -69,8 +69,8 @@ fn rest_after(nodes: usize) -> Duration {
 
 /// Passes of one reconciliation; each sees what the one before it wrote.
 const PASSES_MAX: usize = 20;
-/// The rest in a hub of 1,000 nodes. In a hub with at most this rest, passes follow one another for as long as nodes get ready. In
-/// a larger hub, the second pass frees what the first one read, and then the release loop rests.
+/// The rest in a hub of 1,000 nodes. In a hub with at most this rest, passes follow one another for as long as nodes get ready and
+/// no other hub waits. Otherwise the second pass frees what the first one read, and then the release loop rests.
 const SHORT_REST: Duration = Duration::from_millis(8);
 /// Requests that one pass may have under way.
 const REQUESTS_MAX: usize = 16;
@@ -223,7 +223,8 @@ impl RolloutReconciler<'_> {
                 forms: &forms,
             };
             // A pass frees the slots whose workloads the one before it has read.
-            let reads = pass == 0 || rest <= SHORT_REST;
+            let goes_on = || rest <= SHORT_REST && self.world.rollout_queue.depth() == 0;
+            let reads = pass == 0 || goes_on();
             let to_read = if reads { plan.confirm.as_slice() } else { &[] };
             // The live reads depend on nothing that is written here; a slot that waits for both costs the rollout time.
             let (carried, confirmation) =
