@@ -271,9 +271,15 @@ fn form_view(
         },
     };
     let policy = spec.rollout.clone().unwrap_or_default();
-    let group_of = |(name, group): (Arc<str>, Option<usize>)| {
-        let labels = sync::labels(&form.hub_id, uid_of(&name, &form.name));
-        let group = policy.group_of(&labels.into(), group);
+    let group_of = |(name, of_row): (Arc<str>, Option<usize>)| {
+        // In a first sync nearly all nodes are absent, in each pass.
+        let group = match policy.order.is_empty() {
+            true => 0,
+            false => {
+                let labels = sync::labels(&form.hub_id, uid_of(&name, &form.name));
+                policy.group_of(&labels.into(), of_row)
+            }
+        };
         (name, group)
     };
     let absent = absent.into_iter().map(group_of).collect();

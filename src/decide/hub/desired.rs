@@ -55,8 +55,8 @@ impl Standing {
 pub struct Lack {
     /// Nodes that differ from the last rendering, that no sync has seen yet, or that are being deleted and will be recreated.
     pub unwritten: BTreeSet<Arc<str>>,
-    /// Nodes that do not exist, with the groups of their rows.
-    pub absent: BTreeMap<Arc<str>, Option<usize>>,
+    /// Nodes that do not exist, by name, with the groups of their rows.
+    pub absent: Vec<(Arc<str>, Option<usize>)>,
 }
 
 impl Desired {
@@ -137,19 +137,19 @@ impl Desired {
         let behind = nodes.clone().filter(is_behind);
         let mut behind: BTreeSet<Arc<str>> = behind.map(|(name, _)| name.clone()).collect();
         let there = nodes.clone().filter(|(_, standing)| standing.is_wanted);
-        let mut absent = BTreeMap::new();
+        let mut absent = vec![];
         // Usually all exist, so that the names need no comparison.
         if there.count() < self.wanted.len() {
             let mut there = nodes.map(|(name, _)| name).peekable();
             for (name, wanted) in &self.wanted {
                 while there.next_if(|other| *other < name).is_some() {}
                 if there.next_if(|other| *other == name).is_none() {
-                    absent.insert(name.clone(), wanted.group);
+                    absent.push((name.clone(), wanted.group));
                 }
             }
         }
-        let refused = absent.keys().filter(|name| unwritten.contains(*name));
-        behind.extend(refused.cloned());
+        let refused = absent.iter().map(|(name, _)| name);
+        behind.extend(refused.filter(|name| unwritten.contains(*name)).cloned());
         Lack {
             unwritten: behind,
             absent,
@@ -231,6 +231,6 @@ mod tests {
         assert_eq!(unwritten, expected);
         assert_eq!(desired.count(), 6);
         let absent = [("gone".into(), Some(2)), ("refused".into(), None)];
-        assert_eq!(lack.absent, absent.into());
+        assert_eq!(lack.absent, absent);
     }
 }
