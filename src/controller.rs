@@ -68,8 +68,8 @@ pub const BUILT_IN: [(&str, &str); 15] = [
 /// How many databases may be read at a time: many may hang, and those that do not are read all the same.
 const DATABASES_MAX: usize = 100;
 
-/// How many hubs may release nodes at a time. A release loop mostly waits for the API server.
-const RELEASES_MAX: usize = 16;
+/// How many release loops may run at a time, each of one hub. They mostly wait for the API server.
+const RELEASE_LOOPS_MAX: usize = 16;
 
 /// How long a node is held before its status says so.
 const HELD_SHOWN_AFTER: Duration = Duration::from_millis(500);
@@ -263,7 +263,7 @@ impl World {
                 move |key, rest| hub::panicked(hubs_rest.clone(), key, rest),
             ),
             self.rollout_queue.clone().run(
-                RELEASES_MAX,
+                RELEASE_LOOPS_MAX,
                 move |key| rollout::reconcile(rollouts.clone(), key),
                 move |key, rest| rollout::panicked(rollouts_rest.clone(), key, rest),
             ),
