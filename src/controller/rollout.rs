@@ -223,8 +223,7 @@ impl RolloutReconciler<'_> {
                 forms: &forms,
             };
             // A pass frees the slots whose workloads the one before it has read.
-            let goes_on = || rest <= SHORT_REST && self.world.rollout_queue.depth() == 0;
-            let reads = pass == 0 || goes_on();
+            let reads = pass == 0 || (rest <= SHORT_REST && self.world.rollout_queue.depth() == 0);
             let to_read = if reads { plan.confirm.as_slice() } else { &[] };
             // The live reads depend on nothing that is written here; a slot that waits for both costs the rollout time.
             let (carried, confirmation) =
