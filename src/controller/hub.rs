@@ -195,11 +195,11 @@ async fn act(
     // Each sync looks at the nodes to find out what is written, so the renderings of the last sync can go before the writes.
     memory.rendered = std::mem::take(&mut plan.rendered);
     let mut failures = vec![];
-    let makes = plan.writes.iter().any(|write| write.makes);
+    let makes = plan.writes.iter().any(|write| write.makes());
     let waits = plan.creations_held.is_some();
     if let Err(failure) = nodes::spend(world, hub, names::CONFIRM_CREATIONS, waits, makes).await {
         failures.push(failure);
-        plan.writes.retain(|write| !write.makes);
+        plan.writes.retain(|write| !write.makes());
     }
 
     let rows_hash = sync::rows_hash(spec);

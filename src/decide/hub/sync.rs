@@ -136,6 +136,8 @@ pub type Rendered = BTreeMap<Arc<str>, Arc<CachedRendering>>;
 #[derive(Clone, Debug, PartialEq)]
 pub struct CachedRendering {
     source: RenderedFrom,
+    /// The time that it was rendered with.
+    first_seen: Timestamp,
     /// The result.
     wanted: Wanted,
     /// Ids and errors of resources that did not render.
@@ -214,16 +216,14 @@ pub struct NodeWrite {
     pub name: Arc<str>,
     pub form: String,
     pub uid: String,
-    /// The node does not exist yet.
-    pub makes: bool,
     /// The reason why the write also releases the node, if it does.
     pub way: Option<Way>,
     /// The node only waits for its release, and is not broken.
     pub waits: bool,
-    /// The annotation that tells the gate to release it.
-    marker: Option<String>,
+    /// The version of the node; None for a node that does not exist yet. A write that releases the node names it to the gate.
+    over: Option<String>,
     group: Option<usize>,
-    first_seen: String,
+    first_seen: Timestamp,
 }
 
 /// One node to delete.
@@ -516,67 +516,72 @@ struct RowRendering {
 }
 
 impl RowRendering {
+    /// A row is not rendered again while its node waits to be written: the rows may be read many times until then.
     fn of(seen: &SyncInputs, target: &RowNode, deletions_held: bool, now: Timestamp) -> Self {
-        let RowNode {
-            form_name,
-            form,
-            row,
-            ref key,
-            node,
-        } = *target;
-        let source = RenderedFrom::of(form, row);
-        let is_written = |wanted: &Wanted| node.is_some_and(|node| wanted.is_held_by(node));
-        let known = seen.rendered.get(&key.name);
-        let is_same = |known: &&Arc<CachedRendering>| known.source == source;
-        if let Some(known) = known.filter(is_same)
-            && is_written(&known.wanted)
-        {
-            return RowRendering {
-                errors: known.errors.clone(),
-                node: Ok(known.clone()),
-                write: None,
-            };
-        }
-        // Milliseconds, as the annotation has it: `now` must be the same when it is read back.
-        let first_seen = node
-            .and_then(|node| node.first_seen.clone())
-            .unwrap_or_else(|| stamp::format(now));
-        let first = stamp::parse(&first_seen).unwrap_or(now);
-        let inputs = seen.source.inputs(form_name, row, first);
-        let (content, errors) = form.compiled.render(&inputs);
-        let too_large = content::check_size(Some(&content)).map_err(|error| error.to_string());
-        // The group must be known before a release: if the condition fails for every row, all would be in the last group.
-        let group = form.compiled.group(&inputs);
-        let group = group.map_err(|error| format!("rollout.order: {error}"));
-        let domains = form.compiled.domains(&inputs);
-        let placed = group.and_then(|(group, _)| Ok((group, domains?)));
-        let (group, domains) = match too_large.and(placed) {
-            Ok(placed) => placed,
-            Err(error) => {
-                return RowRendering {
-                    errors,
-                    node: Err(error),
-                    write: None,
-                };
+        let source = RenderedFrom::of(target.form, target.row);
+        let first_seen = target.node.and_then(|node| node.first_seen);
+        let is_same = |known: &&Arc<CachedRendering>| {
+            known.source == source && first_seen.is_none_or(|at| at == known.first_seen)
+        };
+        let known = seen.rendered.get(&target.key.name).filter(is_same);
+        let (errors, node) = match known {
+            Some(known) => (known.errors.clone(), Ok(known.clone())),
+            None => {
+                // As the annotation has it: it must be the same when it is read back.
+                let first_seen = first_seen.unwrap_or_else(|| stamp::millis(now));
+                render(seen.source, target, source, first_seen)
             }
         };
-        let (hub, content) = (&seen.source.hub, content::hash(Some(&content)));
-        let rendered_hash = rendered_hash(hub, (form_name, row), (group, &domains), &content);
-        let wanted = Wanted {
-            rendered_hash: Some(rendered_hash.into()),
-            group,
+        let is_written = |rendering: &CachedRendering| {
+            (target.node).is_some_and(|node| rendering.wanted.is_held_by(node))
         };
-        let write = || NodeWrite::of(hub, target, (&content, group), first_seen, deletions_held);
+        let unwritten = node.as_ref().ok().filter(|node| !is_written(node));
+        let write = unwritten
+            .map(|rendering| NodeWrite::of(&seen.source.hub, target, rendering, deletions_held));
         RowRendering {
-            write: (!is_written(&wanted)).then(write),
-            node: Ok(Arc::new(CachedRendering {
-                source,
-                wanted,
-                errors: errors.clone(),
-            })),
             errors,
+            node,
+            write,
         }
     }
+}
+
+/// Also returns the errors of resources that did not render.
+fn render(
+    source: &RenderSource,
+    target: &RowNode,
+    from: RenderedFrom,
+    first_seen: Timestamp,
+) -> (Vec<(String, String)>, Result<Arc<CachedRendering>, String>) {
+    let RowNode {
+        form_name,
+        form,
+        row,
+        ..
+    } = *target;
+    let inputs = source.inputs(form_name, row, first_seen);
+    let (content, errors) = form.compiled.render(&inputs);
+    let too_large = content::check_size(Some(&content)).map_err(|error| error.to_string());
+    // The group must be known before a release: if the condition fails for every row, all would be in the last group.
+    let group = form.compiled.group(&inputs);
+    let group = group.map_err(|error| format!("rollout.order: {error}"));
+    let domains = form.compiled.domains(&inputs);
+    let placed = group.and_then(|(group, _)| Ok((group, domains?)));
+    let rendering = too_large.and(placed).map(|(group, domains)| {
+        let content = content::hash(Some(&content));
+        let place = (group, &domains);
+        let hash = rendered_hash(&source.hub, (form_name, row), place, &content);
+        Arc::new(CachedRendering {
+            source: from,
+            first_seen,
+            wanted: Wanted {
+                rendered_hash: Some(hash.into()),
+                group,
+            },
+            errors: errors.clone(),
+        })
+    });
+    (errors, rendering)
 }
 
 #[cfg(test)]

@@ -87,7 +87,8 @@ pub struct NodeDigest {
     pub bears_lynqs_row: bool,
     /// The generation of the form that it was last written from.
     pub written_from: Option<i64>,
-    pub first_seen: Option<String>,
+    /// When a sync first saw the row, to the millisecond.
+    pub first_seen: Option<Timestamp>,
     /// The group of the form's order that the hub found for the row.
     pub group_of_row: Option<usize>,
     /// The row's value of each variable that defines the form's domains.
@@ -163,7 +164,9 @@ impl NodeDigest {
             bears_lynqs_row: bears_lynqs_row(object),
             written_from: annotation(object, names::TEMPLATE_GENERATION)
                 .and_then(|text| text.parse().ok()),
-            first_seen: annotation(object, names::FIRST_SEEN).map(str::to_owned),
+            first_seen: annotation(object, names::FIRST_SEEN)
+                .and_then(stamp::parse)
+                .map(stamp::millis),
             group_of_row: annotation(object, names::GROUP_OF_ROW)
                 .and_then(|text| text.parse().ok()),
             domains_of_row: domains_of_row(object, previous),

@@ -68,7 +68,7 @@ impl LiveNodes {
         let of_node = LiveNode {
             uid: uid.unwrap_or_default().to_owned(),
             is_held: node.desired != live,
-            first_seen: node.first_seen.as_deref().and_then(stamp::parse),
+            first_seen: node.first_seen,
             live: live.to_owned(),
         };
         self.nodes.insert(node.key.name.to_string(), of_node);

@@ -10,7 +10,7 @@ use crate::api::resource::ARRAYS;
 use crate::api::stamp;
 use crate::decide::child::NodeKey;
 use crate::decide::hub::rows::Row;
-use crate::decide::hub::sync::{Form, Hub, NodeWrite, RenderSource, labels};
+use crate::decide::hub::sync::{CachedRendering, Form, Hub, NodeWrite, RenderSource, labels};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::{Live, Way, is_ungated};
 use crate::decide::shared::content::{self, Hash};
@@ -44,8 +44,7 @@ impl NodeWrite {
     pub fn of(
         hub: &Hub,
         target: &RowNode,
-        (content, group): (&Hash, Option<usize>),
-        first_seen: String,
+        rendering: &CachedRendering,
         deletions_held: bool,
     ) -> Self {
         let RowNode {
@@ -61,31 +60,31 @@ impl NodeWrite {
         // For a node that Lynq left, lynqgate first checks what the release would change, and which objects the node has.
         let known = node.is_none_or(|node| node.live != Live::Unknown);
         let goes = free && known && !held;
-        let marker = || {
-            let version = node.map(|node| format!("/{}", node.resource_version));
-            format!("{content}{}", version.unwrap_or_default())
-        };
         NodeWrite {
             name: key.name.clone(),
             form: form_name.to_owned(),
             uid: row.uid.clone(),
-            makes: node.is_none(),
             way: goes.then_some(match form.forced {
                 true => Way::Forced,
                 false => Way::Ungated,
             }),
             waits: !goes && !node.is_some_and(|node| node.is_broken()),
-            marker: goes.then(marker),
-            group,
-            first_seen,
+            over: node.map(|node| node.resource_version.clone()),
+            group: rendering.wanted.group,
+            first_seen: rendering.first_seen,
         }
+    }
+
+    /// It creates the node.
+    pub fn makes(&self) -> bool {
+        self.over.is_none()
     }
 
     /// The same write for a node that exists, whose templates have the time at which a sync first saw its row.
     pub fn of_existing(&self, node: &NodeDigest) -> Self {
         let mut write = self.clone();
-        if let Some(first_seen) = &node.first_seen {
-            write.first_seen.clone_from(first_seen);
+        if let Some(first_seen) = node.first_seen {
+            write.first_seen = first_seen;
         }
         write
     }
@@ -99,8 +98,7 @@ impl RenderSource {
             &self.forms[&write.form],
             &self.rows.rows[&write.uid],
         );
-        let first_seen = stamp::parse(&write.first_seen).unwrap_or_default();
-        let inputs = self.inputs(&write.form, row, first_seen);
+        let inputs = self.inputs(&write.form, row, write.first_seen);
         let (content, _) = form.compiled.render(&inputs);
         let domains = form.compiled.domains(&inputs).unwrap_or_default();
         let hash = content::hash(Some(&content));
@@ -113,7 +111,10 @@ impl RenderSource {
             ),
             (names::RENDERED_HASH.to_owned(), json!(rendered_hash)),
             (names::ROW_HASH.to_owned(), json!(row.hash().to_string())),
-            (names::FIRST_SEEN.to_owned(), json!(write.first_seen)),
+            (
+                names::FIRST_SEEN.to_owned(),
+                json!(stamp::format(write.first_seen)),
+            ),
         ]);
         if let Some(group) = write.group {
             annotations.insert(names::GROUP_OF_ROW.to_owned(), json!(group.to_string()));
@@ -122,7 +123,11 @@ impl RenderSource {
             let domains = json!(domains).to_string();
             annotations.insert(names::DOMAINS_OF_ROW.to_owned(), json!(domains));
         }
-        if let Some(marker) = &write.marker {
+        if write.way.is_some() {
+            let marker = match &write.over {
+                Some(version) => format!("{hash}/{version}"),
+                None => hash.to_string(),
+            };
             annotations.insert(names::UNGATED.to_owned(), json!(marker));
         }
         json!({
