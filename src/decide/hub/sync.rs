@@ -136,7 +136,7 @@ pub type Rendered = BTreeMap<Arc<str>, Arc<CachedRendering>>;
 #[derive(Clone, Debug, PartialEq)]
 pub struct CachedRendering {
     source: RenderedFrom,
-    /// The time that it was rendered with.
+    /// What `now` was in its templates.
     first_seen: Timestamp,
     /// The result.
     wanted: Wanted,
@@ -220,7 +220,7 @@ pub struct NodeWrite {
     pub way: Option<Way>,
     /// The node only waits for its release, and is not broken.
     pub waits: bool,
-    /// The version of the node; None for a node that does not exist yet. A write that releases the node names it to the gate.
+    /// The version of the node; None for a node that does not exist yet. A write that releases the node names this version to the gate.
     over: Option<String>,
     group: Option<usize>,
     first_seen: Timestamp,
@@ -516,72 +516,80 @@ struct RowRendering {
 }
 
 impl RowRendering {
-    /// A row is not rendered again while its node waits to be written: the rows may be read many times until then.
+    /// The hub renders a row once for a node that exists, and keeps the rendering until it has written the node. In a large fleet it
+    /// reads all rows several times until then.
     fn of(seen: &SyncInputs, target: &RowNode, deletions_held: bool, now: Timestamp) -> Self {
         let source = RenderedFrom::of(target.form, target.row);
         let first_seen = target.node.and_then(|node| node.first_seen);
-        let is_same = |known: &&Arc<CachedRendering>| {
-            known.source == source && first_seen.is_none_or(|at| at == known.first_seen)
-        };
-        let known = seen.rendered.get(&target.key.name).filter(is_same);
-        let (errors, node) = match known {
-            Some(known) => (known.errors.clone(), Ok(known.clone())),
-            None => {
-                // As the annotation has it: it must be the same when it is read back.
-                let first_seen = first_seen.unwrap_or_else(|| stamp::millis(now));
-                render(seen.source, target, source, first_seen)
-            }
-        };
         let is_written = |rendering: &CachedRendering| {
             (target.node).is_some_and(|node| rendering.wanted.is_held_by(node))
         };
-        let unwritten = node.as_ref().ok().filter(|node| !is_written(node));
-        let write = unwritten
-            .map(|rendering| NodeWrite::of(&seen.source.hub, target, rendering, deletions_held));
+        // A node that is created again has a `now` of its own.
+        let is_same = |known: &&Arc<CachedRendering>| {
+            let same_time = first_seen == Some(known.first_seen);
+            known.source == source && (same_time || is_written(known))
+        };
+        let known = seen.rendered.get(&target.key.name).filter(is_same);
+        let mut rendering = match known {
+            Some(known) => RowRendering {
+                errors: known.errors.clone(),
+                node: Ok(known.clone()),
+                write: None,
+            },
+            None => {
+                // The annotation keeps milliseconds.
+                let first_seen = first_seen.unwrap_or_else(|| stamp::millis(now));
+                RowRendering::new(seen.source, target, source, first_seen)
+            }
+        };
+        let unwritten = rendering.node.as_ref().ok();
+        let unwritten = unwritten.filter(|node| !is_written(node));
+        rendering.write =
+            unwritten.map(|node| NodeWrite::of(&seen.source.hub, target, node, deletions_held));
+        rendering
+    }
+
+    /// Renders the node of a row.
+    fn new(
+        source: &RenderSource,
+        target: &RowNode,
+        from: RenderedFrom,
+        first_seen: Timestamp,
+    ) -> Self {
+        let RowNode {
+            form_name,
+            form,
+            row,
+            ..
+        } = *target;
+        let inputs = source.inputs(form_name, row, first_seen);
+        let (content, errors) = form.compiled.render(&inputs);
+        let too_large = content::check_size(Some(&content)).map_err(|error| error.to_string());
+        // The group must be known before a release: if the condition fails for every row, all would be in the last group.
+        let group = form.compiled.group(&inputs);
+        let group = group.map_err(|error| format!("rollout.order: {error}"));
+        let domains = form.compiled.domains(&inputs);
+        let placed = group.and_then(|(group, _)| Ok((group, domains?)));
+        let node = too_large.and(placed).map(|(group, domains)| {
+            let content = content::hash(Some(&content));
+            let place = (group, &domains);
+            let hash = rendered_hash(&source.hub, (form_name, row), place, &content);
+            Arc::new(CachedRendering {
+                source: from,
+                first_seen,
+                wanted: Wanted {
+                    rendered_hash: Some(hash.into()),
+                    group,
+                },
+                errors: errors.clone(),
+            })
+        });
         RowRendering {
             errors,
             node,
-            write,
+            write: None,
         }
     }
-}
-
-/// Also returns the errors of resources that did not render.
-fn render(
-    source: &RenderSource,
-    target: &RowNode,
-    from: RenderedFrom,
-    first_seen: Timestamp,
-) -> (Vec<(String, String)>, Result<Arc<CachedRendering>, String>) {
-    let RowNode {
-        form_name,
-        form,
-        row,
-        ..
-    } = *target;
-    let inputs = source.inputs(form_name, row, first_seen);
-    let (content, errors) = form.compiled.render(&inputs);
-    let too_large = content::check_size(Some(&content)).map_err(|error| error.to_string());
-    // The group must be known before a release: if the condition fails for every row, all would be in the last group.
-    let group = form.compiled.group(&inputs);
-    let group = group.map_err(|error| format!("rollout.order: {error}"));
-    let domains = form.compiled.domains(&inputs);
-    let placed = group.and_then(|(group, _)| Ok((group, domains?)));
-    let rendering = too_large.and(placed).map(|(group, domains)| {
-        let content = content::hash(Some(&content));
-        let place = (group, &domains);
-        let hash = rendered_hash(&source.hub, (form_name, row), place, &content);
-        Arc::new(CachedRendering {
-            source: from,
-            first_seen,
-            wanted: Wanted {
-                rendered_hash: Some(hash.into()),
-                group,
-            },
-            errors: errors.clone(),
-        })
-    });
-    (errors, rendering)
 }
 
 #[cfg(test)]

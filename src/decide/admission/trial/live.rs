@@ -48,7 +48,7 @@ impl LiveNodes {
         let node = LiveNode {
             uid: uid.unwrap_or_default().to_owned(),
             is_held: annotation(names::DESIRED_HASH) != live,
-            first_seen: stamp::parse(annotation(names::FIRST_SEEN)),
+            first_seen: stamp::parse(annotation(names::FIRST_SEEN)).map(stamp::millis),
             live,
         };
         self.nodes.insert(name.to_owned(), node);
