@@ -128,7 +128,7 @@ struct Bench {
     cluster: Cluster,
     fleet: Fleet,
     audit: AuditLog,
-    /// Events that the operator has not written since it began, because too many waited.
+    /// Events that the operator has dropped since it began, because too many waited.
     dropped: usize,
     measured: Vec<Measured>,
 }
@@ -319,8 +319,9 @@ impl Bench {
         self.add(what, meter, took, first, &requests, 0)
     }
 
-    /// lynqgate writes events last, with a pause after each: up to 1,000 are still to be written when a phase ends, and it drops
-    /// others. The row counts those that it writes after the phase, too, with their CPU, but not the time that they take.
+    /// lynqgate writes events last, with a pause after each. When a phase ends, up to 1,000 wait, and lynqgate has dropped the rest.
+    /// The row counts the events that lynqgate writes after the phase, and their CPU, but not their time. The events that it dropped
+    /// are those since the last such row.
     async fn row_to_last_event(
         &mut self,
         what: &'static str,

@@ -220,8 +220,8 @@ pub struct NodeWrite {
     pub way: Option<Way>,
     /// The node only waits for its release, and is not broken.
     pub waits: bool,
-    /// The version of the node; None for a node that does not exist yet. A write that releases the node names this version to the gate.
-    over: Option<String>,
+    /// The node's; None for a node that does not exist yet. A write that releases the node names it to the gate.
+    resource_version: Option<String>,
     group: Option<usize>,
     first_seen: Timestamp,
 }
@@ -539,7 +539,7 @@ impl RowRendering {
             None => {
                 // The annotation keeps milliseconds.
                 let first_seen = first_seen.unwrap_or_else(|| stamp::millis(now));
-                RowRendering::new(seen.source, target, source, first_seen)
+                RowRendering::render(seen.source, target, source, first_seen)
             }
         };
         let unwritten = rendering.node.as_ref().ok();
@@ -549,8 +549,7 @@ impl RowRendering {
         rendering
     }
 
-    /// Renders the node of a row.
-    fn new(
+    fn render(
         source: &RenderSource,
         target: &RowNode,
         from: RenderedFrom,

@@ -69,7 +69,7 @@ impl NodeWrite {
                 false => Way::Ungated,
             }),
             waits: !goes && !node.is_some_and(|node| node.is_broken()),
-            over: node.map(|node| node.resource_version.clone()),
+            resource_version: node.map(|node| node.resource_version.clone()),
             group: rendering.wanted.group,
             first_seen: rendering.first_seen,
         }
@@ -77,7 +77,7 @@ impl NodeWrite {
 
     /// It creates the node.
     pub fn makes(&self) -> bool {
-        self.over.is_none()
+        self.resource_version.is_none()
     }
 
     /// The same write for a node that exists, whose templates have the time at which a sync first saw its row.
@@ -124,7 +124,7 @@ impl RenderSource {
             annotations.insert(names::DOMAINS_OF_ROW.to_owned(), json!(domains));
         }
         if write.way.is_some() {
-            let marker = match &write.over {
+            let marker = match &write.resource_version {
                 Some(version) => format!("{hash}/{version}"),
                 None => hash.to_string(),
             };
