@@ -490,6 +490,14 @@ impl World {
         let reason = plan.waiting.get(&node.key.name)?;
         Some(Hold::of(reason))
     }
+
+    /// Whether the form's nodes wait for those that fill a window, as of the last pass.
+    pub fn awaits_room(&self, hub: &HubKey, form: &str) -> bool {
+        let plans = self.plans.lock();
+        let form = plans.get(hub).and_then(|plan| plan.forms.get(form));
+        form.and_then(|form| form.blocked.as_ref())
+            .is_some_and(Reason::awaits_room)
+    }
 }
 
 #[cfg(test)]

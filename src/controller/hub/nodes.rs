@@ -32,9 +32,10 @@ const REQUESTS_MAX: usize = 16;
 /// The same where what is broken gets a correction: each of these nodes is released as soon as it is written, and its release must
 /// not wait behind many writes.
 const CORRECTIONS_MAX: usize = 8;
-/// The same where the nodes will only wait: who is released meanwhile needs the API server more.
+/// The same where the nodes will only wait: who is released meanwhile needs the API server more. Where they wait for nodes that fill
+/// a window, one is written after the other, since more at a time would delay those.
 const WAITING_MAX: usize = 4;
-/// So many of those are written one after the other: people look at who is released first.
+/// So many of the nodes that wait are always written one after the other: people look at who is released first.
 const IN_TURN: usize = 32;
 
 /// A write or deletion of a node that did not go through.
@@ -107,7 +108,10 @@ pub async fn write_nodes(
             let under_way = running.len();
             let may_go = |write: &&NodeWrite| match write.waits {
                 true if is_due || !turn.allows_waiting() => false,
-                true if in_turn.contains(&*write.name) => under_way == 0,
+                true if under_way == 0 => true,
+                true if in_turn.contains(&*write.name) || world.awaits_room(hub, &write.form) => {
+                    false
+                }
                 true => under_way < WAITING_MAX,
                 false if write.way.is_none() => under_way < CORRECTIONS_MAX,
                 false => under_way < REQUESTS_MAX,

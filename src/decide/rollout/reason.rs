@@ -177,6 +177,17 @@ impl Reason {
         of_nodes(self.word())
     }
 
+    /// A window is full of nodes that make room as soon as they are ready, as far as is known.
+    pub fn awaits_room(&self) -> bool {
+        matches!(
+            self,
+            Reason::WindowFull { .. }
+                | Reason::HubWindowFull { .. }
+                | Reason::DomainFull { .. }
+                | Reason::Soaking { .. }
+        ) && !self.is_of_broken()
+    }
+
     /// Nothing is on its way that would make room.
     pub fn is_of_broken(&self) -> bool {
         match self {
@@ -534,6 +545,43 @@ impl fmt::Display for Reason {
                 "{node} is new, and lynqgate makes no new nodes live while it holds deletions of their hub"
             ),
             Reason::Releasing => f.write_str(self.summary()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_awaited_from_those_that_are_on_their_way() {
+        let full_of = |holders: Holders| Reason::HubWindowFull {
+            window: 1,
+            holders: Arc::new(holders),
+        };
+        let node = || Names::of(["node"]);
+        let updated = || Holders {
+            not_ready: node(),
+            ..Holders::default()
+        };
+        let broken = Holders {
+            broken: node(),
+            ..Holders::default()
+        };
+        let form = || "web".to_owned();
+        let soaking = Reason::Soaking {
+            window: 1,
+            holders: Arc::new(updated()),
+        };
+        for (reason, awaits_room) in [
+            (full_of(updated()), true),
+            (soaking, true),
+            (full_of(broken), false),
+            (Reason::Paused { form: form() }, false),
+            (Reason::NotRendered { form: form() }, false),
+            (Reason::Releasing, false),
+        ] {
+            assert_eq!(reason.awaits_room(), awaits_room, "{reason}");
         }
     }
 }
