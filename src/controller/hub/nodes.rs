@@ -32,8 +32,8 @@ const REQUESTS_MAX: usize = 16;
 /// The same where what is broken gets a correction: each of these nodes is released as soon as it is written, and its release must
 /// not wait behind many writes.
 const CORRECTIONS_MAX: usize = 8;
-/// The same where the nodes will only wait: who is released meanwhile needs the API server more. Where they wait for nodes that fill
-/// a window, one is written after the other, since more at a time would delay those.
+/// The same where the nodes will only wait: who is released meanwhile needs the API server more. While they wait for nodes that fill
+/// a window, they are written one after the other: more at a time would delay those nodes.
 const WAITING_MAX: usize = 4;
 /// So many of the nodes that wait are always written one after the other: people look at who is released first.
 const IN_TURN: usize = 32;
@@ -108,9 +108,8 @@ pub async fn write_nodes(
             let under_way = running.len();
             let may_go = |write: &&NodeWrite| match write.waits {
                 true if is_due || !turn.allows_waiting() => false,
-                true if under_way == 0 => true,
                 true if in_turn.contains(&*write.name) || world.awaits_room(hub, &write.form) => {
-                    false
+                    under_way == 0
                 }
                 true => under_way < WAITING_MAX,
                 false if write.way.is_none() => under_way < CORRECTIONS_MAX,
