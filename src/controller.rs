@@ -38,6 +38,7 @@ use crate::cluster::vital::{self, Mutex};
 use crate::cluster::watch::{Change, Which, follow};
 use crate::controller::decisions::Decisions;
 use crate::controller::node::pods::PodLooks;
+use crate::controller::rollout::confirm::Confirmed;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::child::{Kind, NodeKey, Scope};
 use crate::decide::hub::desired::Desired;
@@ -136,6 +137,7 @@ pub struct World {
     rollout_memory: Mutex<BTreeMap<HubKey, rollout::RolloutMemory>>,
     /// The hubs whose release loops do not rest before their next passes.
     hurried: Mutex<BTreeSet<HubKey>>,
+    confirmed: Confirmed,
     pub recordings: Recordings,
     pub shards: shards::Shards,
 }
@@ -233,6 +235,7 @@ impl World {
             hub_memory: Mutex::default(),
             rollout_memory: Mutex::default(),
             hurried: Mutex::default(),
+            confirmed: Confirmed::default(),
             recordings: Recordings::default(),
             shards: shards::Shards::default(),
         })
@@ -427,6 +430,7 @@ impl World {
     /// Nothing is kept of a hub whose nodes another replica releases.
     fn forget_rollout(&self, key: &HubKey) {
         self.rollout_memory.lock().remove(key);
+        self.confirmed.take(key);
         self.plans.lock().remove(key);
         self.recordings.forget(key);
         self.metrics.forget_hub(key);

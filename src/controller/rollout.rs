@@ -1,6 +1,6 @@
 //! The release loop: carries out the planner's plan for one hub, and writes the statuses that follow from it.
 
-mod confirm;
+pub mod confirm;
 mod looks;
 mod refused;
 mod report;
@@ -62,16 +62,12 @@ pub struct RolloutMemory {
 /// measure: on a busy processor most of it belongs to others. Where somebody waits for a pass, there is
 /// [no rest](World::hurry) before it.
 fn rest_after(nodes: usize) -> Duration {
+    const OF_THOUSAND: Duration = Duration::from_millis(8);
     const LONGEST: Duration = Duration::from_secs(2);
     let thousands = nodes as f64 / 1_000.0;
-    SHORT_REST.mul_f64(thousands.powi(2)).min(LONGEST)
+    OF_THOUSAND.mul_f64(thousands.powi(2)).min(LONGEST)
 }
 
-/// Passes of one reconciliation; each sees what the one before it wrote.
-const PASSES_MAX: usize = 20;
-/// The rest in a hub of 1,000 nodes. In a hub with at most this rest, passes follow one another for as long as nodes get ready and
-/// no other hub waits. Otherwise the second pass frees what the first one read, and then the release loop rests.
-const SHORT_REST: Duration = Duration::from_millis(8);
 /// Requests that one pass may have under way.
 const REQUESTS_MAX: usize = 16;
 
@@ -173,7 +169,8 @@ struct RolloutReconciler<'a> {
 impl RolloutReconciler<'_> {
     async fn go(&mut self, written: &mut report::Written) -> Result<Option<Duration>, ApiError> {
         let mut confirmed = BTreeSet::new();
-        for pass in 0..PASSES_MAX {
+        // The second pass frees the slots whose workloads the first one has read.
+        for reads in [true, false] {
             // First what was said, then what is decided on: whatever changes between the two is noticed.
             let said = self.world.said(&self.key);
             let hub = self.world.hubs.get(&self.key.0, &self.key.1);
@@ -184,7 +181,8 @@ impl RolloutReconciler<'_> {
                 true => Some(self.read_nodes().await?),
                 false => None,
             };
-            let confirmed_now = std::mem::take(&mut confirmed);
+            let mut confirmed_now = std::mem::take(&mut confirmed);
+            confirmed_now.extend(self.world.confirmed.take(&self.key));
             // Of a large fleet it takes a while.
             let (mut snapshot, forms) =
                 process::compute(|| self.snapshot(hub.as_deref(), confirmed_now));
@@ -205,8 +203,7 @@ impl RolloutReconciler<'_> {
             let (snapshot, now) = (&recording.snapshot, recording.now);
             let plan = process::compute(|| self.world.decisions.releases(snapshot, now));
             let plan = self.remember_plan(plan);
-            let rest = rest_after(snapshot.nodes.len());
-            self.memory.rests_until = Some(clock::instant() + rest);
+            self.memory.rests_until = Some(clock::instant() + rest_after(snapshot.nodes.len()));
             for name in &plan.outrun {
                 self.world
                     .node_queue
@@ -222,8 +219,6 @@ impl RolloutReconciler<'_> {
                 hub: &hub,
                 forms: &forms,
             };
-            // A pass frees the slots whose workloads the one before it has read.
-            let reads = pass == 0 || (rest <= SHORT_REST && self.world.rollout_queue.depth() == 0);
             let to_read = if reads { plan.confirm.as_slice() } else { &[] };
             // The live reads depend on nothing that is written here; a slot that waits for both costs the rollout time.
             let (carried, confirmation) =

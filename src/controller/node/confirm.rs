@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures::stream::{self, StreamExt};
+
 use crate::cluster::clock;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::node::takeover::{place, place_of};
-use crate::controller::node::{key_in, min_delay};
+use crate::controller::node::{REQUESTS_MAX, key_in, min_delay};
 use crate::decide::child::{Child, ObjectKey};
 use crate::decide::node::digest::{Facts, NodeDigest, contents};
 use crate::decide::node::plan::ownership::is_ours;
@@ -23,38 +25,39 @@ pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, Api
     if node.live == Live::Unknown {
         return unknown_is_ready(world, node).await;
     }
-    for facts in node
-        .facts
-        .iter()
-        .filter(|facts| is_workload(facts) && facts.render_error.is_none())
-    {
-        let Some(served) = world.objects.served(&facts.kind).await? else {
-            return Ok(false);
-        };
-        let child = read_child(world, node, &key_in(facts, served.scope)).await?;
-        let child = child.filter(|child| !child.deleting);
-        let Some(child) = child else {
-            match Record::of(&node.status).has_run(facts) {
-                true => continue,
-                false => return Ok(false),
-            }
-        };
-        let current = child.applied_hash.as_ref() == Some(&facts.hash) || facts.once;
-        let told = match &*child.readiness {
-            readiness @ Readiness::Unknown(_) => {
-                let min_delay = min_delay(world, node);
-                let delay = untold_delay(facts, min_delay, served.has_status, Some(readiness));
-                untold_until(&child, delay).is_none_or(|until| until <= clock::now())
-            }
-            Readiness::Ready => true,
-            Readiness::Waiting(_) | Readiness::Failed(_) => false,
-        };
-        let ready = !facts.wait_for_ready || told;
-        if !(current && ready) {
+    let workloads = node.facts.iter();
+    let workloads = workloads.filter(|facts| is_workload(facts) && facts.render_error.is_none());
+    let reads: Vec<_> = workloads
+        .map(|facts| is_ready(world, node, facts))
+        .collect();
+    let mut reads = stream::iter(reads).buffer_unordered(REQUESTS_MAX);
+    while let Some(ready) = reads.next().await {
+        if !ready? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+async fn is_ready(world: &World, node: &NodeDigest, facts: &Facts) -> Result<bool, ApiError> {
+    let Some(served) = world.objects.served(&facts.kind).await? else {
+        return Ok(false);
+    };
+    let child = read_child(world, node, &key_in(facts, served.scope)).await?;
+    let Some(child) = child.filter(|child| !child.deleting) else {
+        return Ok(Record::of(&node.status).has_run(facts));
+    };
+    let current = child.applied_hash.as_ref() == Some(&facts.hash) || facts.once;
+    let told = match &*child.readiness {
+        readiness @ Readiness::Unknown(_) => {
+            let min_delay = min_delay(world, node);
+            let delay = untold_delay(facts, min_delay, served.has_status, Some(readiness));
+            untold_until(&child, delay).is_none_or(|until| until <= clock::now())
+        }
+        Readiness::Ready => true,
+        Readiness::Waiting(_) | Readiness::Failed(_) => false,
+    };
+    Ok(current && (told || !facts.wait_for_ready))
 }
 
 /// Whether all is ready that may be what runs: what the node's contents or its status name, or the watch has shown. A cache

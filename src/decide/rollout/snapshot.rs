@@ -264,7 +264,7 @@ impl Node {
 pub enum Confirmation {
     /// No node of this uid exists.
     Gone { uid: String },
-    /// The workloads of the node were ready at or after this version of it.
+    /// The workloads of the node were ready with the content that this version of it has live.
     Ready {
         uid: String,
         resource_version: String,

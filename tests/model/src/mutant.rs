@@ -53,6 +53,10 @@ fn world_of(plant: Plant) -> Bounds {
         | Plant::BlindRetry
         | Plant::ReleaseUnversioned => bounds::STRAYS,
         Plant::FreeUnconfirmed => bounds::MISREPORTS,
+        Plant::FreeOnOldRead => Bounds {
+            changes: 4,
+            ..bounds::MISREPORTS
+        },
         Plant::FreeGoneByCache => bounds::REMADE,
         Plant::GiveUpUnmoved => Bounds {
             windows: &[2, 1, 2],

@@ -32,6 +32,12 @@ fn renumbered<const N: usize>(mut state: State<N>) -> State<N> {
     }
     state.ledger.version = 1;
     for n in 0..N {
+        // Whether a view has the release that is live is all that the rules compare.
+        let start = std::mem::replace(&mut state.nodes[n].object.start, 1);
+        for leader in &mut state.leaders {
+            let seen = &mut leader.nodes[n];
+            seen.start = u8::from(seen.start == start);
+        }
         let mut versions = Numbers::default();
         let mut uids = Numbers::default();
         for_each(&mut state, n, |version, uid| {

@@ -14,6 +14,8 @@ pub struct Object {
     pub version: u8,
     pub desired: u8,
     pub live: u8,
+    /// The version with which the live content was released.
+    pub start: u8,
     /// What the status says: the live content is rolled out.
     pub settled: bool,
 }
@@ -21,6 +23,11 @@ pub struct Object {
 impl Object {
     pub fn held(&self) -> bool {
         self.exists && self.desired != self.live
+    }
+
+    /// Whether the same release is live.
+    pub fn runs_as(&self, other: &Object) -> bool {
+        (self.exists, self.uid, self.start) == (other.exists, other.uid, other.start)
     }
 
     pub fn non_ready(&self) -> bool {
@@ -77,7 +84,7 @@ impl<const N: usize> Ledger<N> {
 pub struct Leader<const N: usize> {
     pub ledger: Ledger<N>,
     pub nodes: [Object; N],
-    /// A live read of the workloads agreed with the view of the node.
+    /// A live read found the workloads ready with the release that is live in the view of the node.
     pub confirmed: [bool; N],
     /// maxSkew; 0 is no window.
     pub window: u8,

@@ -120,6 +120,7 @@ impl<const N: usize> World<N> {
             version: 1,
             desired,
             live,
+            start: 1,
             settled: live != NONE,
         };
         let leader = Leader {
@@ -242,8 +243,10 @@ impl<const N: usize> World<N> {
             Step::SeeNode { leader, node } => {
                 let seen = &mut state.leaders[leader];
                 (seen.nodes[node] != state.nodes[node].object).then_some(())?;
-                seen.nodes[node] = state.nodes[node].object;
-                seen.confirmed[node] = false;
+                let before = std::mem::replace(&mut seen.nodes[node], state.nodes[node].object);
+                // The workloads may be read before the status says that they are ready.
+                seen.confirmed[node] &=
+                    seen.nodes[node].runs_as(&before) || self.rules.is(Plant::FreeOnOldRead);
             }
             Step::Reserve { leader, node } => self.reserve(&mut state, leader, node)?,
             Step::Ungate { leader, node } => {
@@ -293,6 +296,7 @@ impl<const N: usize> World<N> {
             Step::Edit { to, .. } => object.desired = to,
             Step::Force { .. } => {
                 object.live = object.desired;
+                object.start = object.version + 1;
                 object.settled = false;
                 (node.ready, node.flight) = (false, 0);
             }
@@ -306,6 +310,7 @@ impl<const N: usize> World<N> {
                         version,
                         desired: NONE,
                         live: NONE,
+                        start: version + 1,
                         settled: false,
                     },
                     ready: false,
@@ -365,10 +370,15 @@ impl<const N: usize> World<N> {
     fn confirm(&self, state: &mut State<N>, leader: usize, node: usize) -> Option<()> {
         let seen = &state.leaders[leader];
         (seen.ledger.version == state.ledger.version).then_some(())?;
-        (self.rules.looks_free(seen, node) == Looks::Settled).then_some(())?;
-        // Where something else is live by now, the workloads may still be as the view has them.
+        let view = &seen.nodes[node];
+        let slot = seen.ledger.slots[node]?;
+        (view.exists && view.live != NONE).then_some(())?;
+        // Else it frees nothing.
+        let newer = view.version > slot.version || self.rules.is(Plant::FreeNotNewer);
+        (slot.uid == view.uid && newer).then_some(())?;
+        // Where another release is live by now, the workloads may still be as the view has them.
         let truth = &state.nodes[node];
-        (truth.ready || truth.object.live != seen.nodes[node].live).then_some(())?;
+        (truth.ready || !truth.object.runs_as(view)).then_some(())?;
         state.leaders[leader].confirmed[node] = true;
         Some(())
     }
@@ -403,6 +413,7 @@ impl<const N: usize> World<N> {
         node.object.live = hash;
         node.object.settled = false;
         node.object.version += 1;
+        node.object.start = node.object.version;
         node.ready = false;
         node.flight = release.width;
         Some(())

@@ -99,6 +99,8 @@ plants! {
         Simulation ["ledger"], Model ["window"];
     FreeUnconfirmed: "a slot is freed on the status alone, without the live read of the workload",
         Simulation ["ledger"], Model ["window"];
+    FreeOnOldRead: "a slot is freed on a live read that was made before the node was released again",
+        Model ["window"];
     FreeGoneByCache: "a slot is freed because its node is not in the cache, without a live read",
         Simulation ["ledger"], Model ["window"];
     GiveUpUnmoved: "an unused slot is given up while the node's resourceVersion has not moved",
