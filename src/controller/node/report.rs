@@ -161,9 +161,9 @@ impl NodeReconciler<'_> {
         let memory = &mut self.memory.report;
         (memory.written, memory.hold_since) = (Some(now), None);
         let learnt = self.world.nodes.learn(&written);
-        let same =
+        let same_release =
             (&learnt.uid, &learnt.live, &learnt.start) == (&node.uid, &node.live, &node.start);
-        if let Some(read) = read.filter(|_| same) {
+        if let Some(read) = read.filter(|_| same_release) {
             self.world.confirmed.add(&learnt, read);
         }
         self.world.rollout_queue.add(node.hub_key());

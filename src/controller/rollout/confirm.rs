@@ -34,6 +34,7 @@ impl Confirmed {
         of_hub.push((read, ready));
     }
 
+    /// Removes all confirmations of the hub, and returns those that are recent enough.
     pub fn take(&self, hub: &HubKey) -> BTreeSet<Confirmation> {
         let confirmed = self.0.lock().remove(hub).unwrap_or_default();
         let now = clock::instant();
