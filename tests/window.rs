@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Options, wait};
 use crate::operator::{self, Operator};
+use crate::proxy::Proxy;
+use crate::proxy::rules::{Action, Rule};
 use crate::tenants::{Fleet, SOON, condition};
 use crate::witness::Witness;
 
@@ -430,4 +432,22 @@ async fn a_bad_change_breaks_one_tenant_of_each_shard() -> Result<()> {
     let peak = witness.end().peak;
     ensure!(peak <= 2, "{peak} Deployments were not rolled out at once");
     fleet.retire().await
+}
+
+/// The API server answers one release late. Until then the other slot serves all other nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_reply_to_a_release_keeps_no_other_node_waiting() -> Result<()> {
+    const NODES: usize = 4;
+    const LATE: Duration = Duration::from_secs(8);
+    let cluster = Cluster::start(Options::default()).await?;
+    let (proxy, _operator) = Proxy::before_operator(&cluster, &[]).await?;
+    let fleet = fleet(&cluster, "late", NODES).await?;
+    let late = Rule::new(Action::Delay(LATE)).body("lynq.sh/release");
+    let late = late.verbs(&["patch"]).resources(&["lynqnodes"]).times(1);
+    proxy.set_rules(vec![late]);
+    fleet.apply(&fleet.form("web:2", json!(2), 0)).await?;
+    let others = |rollout: &Value| rollout["readyUpdatedNodes"] == NODES - 1;
+    fleet.rollout("the others are ready", LATE, others).await?;
+    fleet.complete(NODES, SOON).await?;
+    Ok(())
 }

@@ -7,12 +7,13 @@ mod report;
 mod requests;
 mod revisions;
 pub mod snapshot;
+mod under_way;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{join, join5};
+use futures::future::join4;
 use serde_json::{Value, json};
 
 use crate::api::conditions;
@@ -24,8 +25,9 @@ use crate::cluster::events::About;
 use crate::cluster::nodes::{HubKey, NodesOfHub};
 use crate::cluster::objects::ApiError;
 use crate::cluster::process;
-use crate::controller::rollout::refused::{NotReleased, Refused};
+use crate::controller::rollout::refused::Refused;
 use crate::controller::rollout::snapshot::View;
+use crate::controller::rollout::under_way::UnderWay;
 use crate::controller::{Rendered, Said, World, panic_text};
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
@@ -43,8 +45,7 @@ pub struct RolloutMemory {
     surveyed: bool,
     /// How often in a row the ledger could not be written, and why the last time.
     interrupted: Option<(u32, String)>,
-    /// Passes since one went through in which the API server took no release.
-    refusals: u32,
+    under_way: UnderWay,
     /// The nodes with slots, by uid.
     watched: BTreeMap<String, looks::Watched>,
     /// Since when nodes with slots are gone, by uid.
@@ -68,7 +69,7 @@ fn rest_after(nodes: usize) -> Duration {
     OF_THOUSAND.mul_f64(thousands.powi(2)).min(LONGEST)
 }
 
-/// Requests that one pass may have under way.
+/// Requests of one sort that a hub's release loop may have under way.
 const REQUESTS_MAX: usize = 16;
 
 /// By namespace and name of the form.
@@ -77,6 +78,11 @@ type RenderedForms = BTreeMap<(String, String), Rendered>;
 pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     let hurries = world.hurried.lock().remove(&key);
     if !world.leads(&key) {
+        // Another replica may take the hub over once nothing of it is under way here.
+        let memory = world.rollout_memory.lock().remove(&key);
+        if let Some(memory) = memory {
+            memory.under_way.end().await;
+        }
         world.forget_rollout(&key);
         return None;
     }
@@ -131,7 +137,7 @@ pub async fn panicked(world: Arc<World>, key: HubKey, rest: Duration) {
 
 /// One pass of a reconciliation: what was seen, and what the planner made of it.
 struct Pass<'a> {
-    said: &'a Said,
+    said: &'a Arc<Said>,
     snapshot: &'a Snapshot,
     plan: &'a Plan,
     hub: &'a Hub,
@@ -149,118 +155,78 @@ impl Pass<'_> {
     }
 }
 
-/// What came of a pass.
-struct Carried {
-    /// Why the ledger could not be written; what needs a slot was not sent then.
-    interrupted: Option<ApiError>,
-    sent: Vec<Release>,
-    /// Nodes that did not go live.
-    refused: BTreeMap<String, NotReleased>,
-    /// When to come back for a status that was written a moment ago, or refused.
-    again: Option<Duration>,
-}
-
 struct RolloutReconciler<'a> {
-    world: &'a World,
+    world: &'a Arc<World>,
     key: HubKey,
     memory: RolloutMemory,
 }
 
 impl RolloutReconciler<'_> {
+    /// One pass. It does not wait for the replies to its releases and live reads: each of them makes another pass due.
     async fn go(&mut self, written: &mut report::Written) -> Result<Option<Duration>, ApiError> {
-        let mut confirmed = BTreeSet::new();
-        // The second pass frees the slots whose workloads the first one has read.
-        for reads in [true, false] {
-            // First what was said, then what is decided on: whatever changes between the two is noticed.
-            let said = self.world.said(&self.key);
-            let hub = self.world.hubs.get(&self.key.0, &self.key.1);
-            // Without the hub's spec its window is not known, so nothing is released.
-            let releases = |hub: &Arc<Hub>| !hub.deleting && hub.spec.is_ok();
-            let lost = |hub: &Arc<Hub>| releases(hub) && hub.status.rollout.is_none();
-            let listed = match hub.as_ref().is_some_and(lost) {
-                true => Some(self.read_nodes().await?),
-                false => None,
-            };
-            let mut confirmed_now = std::mem::take(&mut confirmed);
-            confirmed_now.extend(self.world.confirmed.take(&self.key));
-            // Of a large fleet it takes a while.
-            let (mut snapshot, forms) =
-                process::compute(|| self.snapshot(hub.as_deref(), confirmed_now));
-            if let Some(listed) = listed {
-                snapshot
-                    .nodes
-                    .retain(|_, node| listed.contains_key(&node.uid));
-                // A list of the watch's own, older than this one, has ended meanwhile: it goes for what it does not have.
-                let there: BTreeSet<&String> = snapshot.nodes.values().map(|n| &n.uid).collect();
-                let is_hidden =
-                    |(uid, hub): (&String, &String)| *hub == self.key.1 && !there.contains(uid);
-                if listed.iter().any(is_hidden) {
-                    return Ok(Some(Backoff::RELEASE.first));
-                }
+        self.settle();
+        // First what was said, then what is decided on: whatever changes between the two is noticed.
+        let said = Arc::new(self.world.said(&self.key));
+        let hub = self.world.hubs.get(&self.key.0, &self.key.1);
+        // Without the hub's spec its window is not known, so nothing is released.
+        let releases = |hub: &Arc<Hub>| !hub.deleting && hub.spec.is_ok();
+        let lost = |hub: &Arc<Hub>| releases(hub) && hub.status.rollout.is_none();
+        let listed = match hub.as_ref().is_some_and(lost) {
+            true => Some(self.read_nodes().await?),
+            false => None,
+        };
+        let confirmed = self.world.confirmed.take(&self.key);
+        // Of a large fleet it takes a while.
+        let (mut snapshot, forms) = process::compute(|| self.snapshot(hub.as_deref(), confirmed));
+        if let Some(listed) = listed {
+            snapshot
+                .nodes
+                .retain(|_, node| listed.contains_key(&node.uid));
+            // A list of the watch's own, older than this one, has ended meanwhile: it goes for what it does not have.
+            let there: BTreeSet<&String> = snapshot.nodes.values().map(|n| &n.uid).collect();
+            let is_hidden =
+                |(uid, hub): (&String, &String)| *hub == self.key.1 && !there.contains(uid);
+            if listed.iter().any(is_hidden) {
+                return Ok(Some(Backoff::RELEASE.first));
             }
-            self.forget_refused(&snapshot);
-            let recording = self.world.recordings.keep(&self.key, snapshot);
-            let (snapshot, now) = (&recording.snapshot, recording.now);
-            let plan = process::compute(|| self.world.decisions.releases(snapshot, now));
-            let plan = self.remember_plan(plan);
-            self.memory.rests_until = Some(clock::instant() + rest_after(snapshot.nodes.len()));
-            for name in &plan.outrun {
-                self.world
-                    .node_queue
-                    .add(NodeKey::new(self.key.0.as_str(), name.as_str()));
-            }
-            let Some(hub) = hub.filter(releases) else {
-                return Ok(self.write_forms(&forms, &plan, written).await);
-            };
-            let of_pass = Pass {
-                said: &said,
-                snapshot,
-                plan: &plan,
-                hub: &hub,
-                forms: &forms,
-            };
-            let to_read = if reads { plan.confirm.as_slice() } else { &[] };
-            // The live reads depend on nothing that is written here; a slot that waits for both costs the rollout time.
-            let (carried, confirmation) =
-                join(self.carry_out(&of_pass, written), self.confirm(to_read)).await;
-            let unconfirmed;
-            (confirmed, unconfirmed) = confirmation;
-            let Some(carried) = carried? else {
-                // Nothing was released: somebody may wait for the next pass.
-                self.memory.rests_until = None;
-                return Ok(Some(Duration::ZERO));
-            };
-            let released = carried.sent.len() - carried.refused.len();
-            self.remember_refused(&carried.sent, carried.refused);
-            if released > 0 {
-                self.memory.refusals = 0;
-            }
-            if let Some(error) = carried.interrupted {
-                return Err(error);
-            }
-            if !confirmed.is_empty() {
-                continue;
-            }
-            if released > 0 || to_read.len() < plan.confirm.len() {
-                break;
-            }
-            let wake = plan
-                .wake_at
-                .map(|at| Duration::try_from(at.duration_since(clock::now())).unwrap_or_default());
-            let refused = (!plan.releases.is_empty()).then(|| self.back_off());
-            let retry = unconfirmed.then_some(Backoff::RELEASE.first).or(refused);
-            return Ok([carried.again, wake, retry].into_iter().flatten().min());
         }
-        Ok(Some(Duration::ZERO))
+        self.forget_refused(&snapshot);
+        let recording = self.world.recordings.keep(&self.key, snapshot);
+        let (snapshot, now) = (&recording.snapshot, recording.now);
+        let plan = process::compute(|| self.world.decisions.releases(snapshot, now));
+        let plan = self.remember_plan(plan);
+        self.memory.rests_until = Some(clock::instant() + rest_after(snapshot.nodes.len()));
+        for name in &plan.outrun {
+            self.world
+                .node_queue
+                .add(NodeKey::new(self.key.0.as_str(), name.as_str()));
+        }
+        let Some(hub) = hub.filter(releases) else {
+            return Ok(self.write_forms(&forms, &plan, written).await);
+        };
+        let pass = Pass {
+            said: &said,
+            snapshot,
+            plan: &plan,
+            hub: &hub,
+            forms: &forms,
+        };
+        let again = self.carry_out(&pass, written).await?;
+        let wake = plan
+            .wake_at
+            .map(|at| Duration::try_from(at.duration_since(clock::now())).unwrap_or_default());
+        Ok(again.into_iter().chain(wake).min())
     }
 
-    /// First the ledger, then the releases that stand in it, and the statuses beside those: also in a pass that another one
-    /// follows, for a busy rollout must not look as if it stood still. None where somebody else has written the ledger.
+    /// First the ledger, then the releases that stand in it, and the statuses beside those: a busy rollout must not look as if it
+    /// stood still. Returns when to come back, for a status that was written a moment ago or refused.
     async fn carry_out(
-        &self,
+        &mut self,
         pass: &Pass<'_>,
         written: &mut report::Written,
-    ) -> Result<Option<Carried>, ApiError> {
+    ) -> Result<Option<Duration>, ApiError> {
+        // The live reads depend on nothing that is written here.
+        self.read(&pass.plan.confirm);
         let mut interrupted = None;
         let mut freed: &[Freed] = &[];
         if let Some(slots) = &pass.plan.ledger {
@@ -270,37 +236,36 @@ impl RolloutReconciler<'_> {
                     freed = &pass.plan.freed;
                 }
                 Err(ApiError::Conflict(_)) => {
+                    // Somebody else has written it. Nothing was released: somebody may wait for the next pass.
                     self.world.metrics.ledger_conflict();
                     let key = ObjectKey::own("LynqHub", &self.key.0, &self.key.1);
                     self.world.hubs.learn(&self.world.objects.get(&key).await?);
-                    return Ok(None);
+                    self.memory.rests_until = None;
+                    return Ok(Some(Duration::ZERO));
                 }
                 Err(error) => interrupted = Some(error),
             }
         }
+        let may_go = |release: &&Release| interrupted.is_none() || release.way != Way::Slot;
+        let releases = pass.plan.releases.iter().filter(may_go);
+        self.release(releases, pass.said);
         // What a failed write was to free has its slot still: its form is not what the plan makes of it.
         let may_tell = |form: &&Arc<Form>| interrupted.is_none() || !pass.frees_slots_of(form);
         let told: Vec<Arc<Form>> = pass.forms.iter().filter(may_tell).cloned().collect();
-        let may_go = |release: &&Release| interrupted.is_none() || release.way != Way::Slot;
-        let sent: Vec<Release> = pass.plan.releases.iter().filter(may_go).cloned().collect();
         self.world
             .metrics
             .hub_window(&self.key, pass.plan.hub_window);
-        let (refused, (), behind, (), again) = join5(
-            self.release(&sent, pass.said),
+        let ((), behind, (), again) = join4(
             self.give_up(&pass.plan.give_up),
             self.read_behind(&pass.plan.behind),
             self.say_freed(freed),
             self.write_statuses(pass, &told, written),
         )
         .await;
-        let again = again.into_iter().chain(behind).min();
-        Ok(Some(Carried {
-            interrupted,
-            sent,
-            refused,
-            again,
-        }))
+        match interrupted {
+            Some(error) => Err(error),
+            None => Ok(again.into_iter().chain(behind).min()),
+        }
     }
 
     /// Without a ledger nothing but the nodes tells what is in flight, and what the watch has shown of them may be old. Whose
@@ -351,6 +316,7 @@ impl RolloutReconciler<'_> {
             confirmed,
             unlooked: self.unlooked(),
             deletions_held: self.deletions_held(hub),
+            sent: self.memory.under_way.sent.clone(),
             refused: self.refused(),
             ledger_refused: self.ledger_refused(),
             maintained: self.world.maintained_of(&self.key),

@@ -131,7 +131,7 @@ pub struct GiveUp {
 }
 
 /// A slot that looks free; a live read must confirm it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Confirm {
     Gone {
@@ -425,6 +425,9 @@ impl<'a> Pass<'a> {
         {
             self.wake(Some(until));
             return reason;
+        }
+        if snapshot.sent.contains(&**name) {
+            return Reason::Releasing;
         }
         // Somebody has seen a newer version of it: a release from this one would fail, and the slot, written back to
         // it, could be freed on what the node was before the release that the newer one names.

@@ -3,35 +3,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures::future::join_all;
-
 use crate::cluster::clock::{self, Instant};
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::cluster::vital::Mutex;
+use crate::controller::World;
 use crate::controller::node::confirm::confirm_ready;
-use crate::controller::rollout::{REQUESTS_MAX, RolloutReconciler};
 use crate::decide::child::{NodeKey, ObjectKey};
-use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::{Confirm, Confirmation};
 
-/// A live read by the node loop that is older than this frees no slot: the release loop reads again.
-const VALID_FOR: Duration = Duration::from_secs(2);
+/// A live read that is older than this frees no slot; it is made again. It is longer than the
+/// [longest rest](crate::controller::rollout::rest_after) of a release loop.
+const VALID_FOR: Duration = Duration::from_secs(4);
 
-/// What live reads by the node loop confirmed, and when each began, for the next passes of the hubs' release loops.
+/// What live reads confirmed, and when each began, for the next passes of the hubs' release loops.
 #[derive(Default)]
 pub struct Confirmed(Mutex<BTreeMap<HubKey, Vec<(Instant, Confirmation)>>>);
 
 impl Confirmed {
-    /// At `read`, the workloads of the node were ready with the content that it has live.
-    pub fn add(&self, node: &NodeDigest, read: Instant) {
-        let ready = Confirmation::Ready {
-            uid: node.uid.clone(),
-            resource_version: node.resource_version.clone(),
-        };
+    pub fn add(&self, hub: &HubKey, read: Instant, confirmation: Confirmation) {
         let mut confirmed = self.0.lock();
-        let of_hub = confirmed.entry(node.hub_key()).or_default();
-        of_hub.push((read, ready));
+        let of_hub = confirmed.entry(hub.clone()).or_default();
+        of_hub.push((read, confirmation));
     }
 
     /// Removes all confirmations of the hub, and returns those that are recent enough.
@@ -44,97 +37,74 @@ impl Confirmed {
     }
 }
 
-impl RolloutReconciler<'_> {
-    /// Live reads for the slots that look free; also whether some of them are not.
-    pub async fn confirm(&self, confirm: &[Confirm]) -> (BTreeSet<Confirmation>, bool) {
-        let (mut confirmed, mut unconfirmed) = (BTreeSet::new(), false);
-        for some in confirm.chunks(REQUESTS_MAX) {
-            let asked: Vec<_> = some.iter().map(|one| self.confirm_one(one)).collect();
-            for answer in join_all(asked).await {
-                unconfirmed |= answer.is_none();
-                confirmed.extend(answer);
-            }
-        }
-        (confirmed, unconfirmed)
+/// The live read for a slot that looks free; returns whether it is.
+pub async fn confirm(world: &World, hub: &HubKey, confirm: &Confirm) -> bool {
+    let read = clock::instant();
+    let confirmation = confirmation(world, hub, confirm).await;
+    let is_free = confirmation.is_some();
+    if let Some(confirmation) = confirmation {
+        world.confirmed.add(hub, read, confirmation);
     }
+    is_free
+}
 
-    async fn confirm_one(&self, confirm: &Confirm) -> Option<Confirmation> {
-        let asked = self.world.nodes.asked();
-        match confirm {
-            Confirm::Gone { node, uid } => match self
-                .world
-                .objects
-                .get(&ObjectKey::own("LynqNode", &self.key.0, node))
-                .await
-            {
-                Err(ApiError::NotFound(_)) => Some(Confirmation::Gone { uid: uid.clone() }),
-                Ok(object) if object["metadata"]["uid"] != uid.as_str() => {
-                    Some(Confirmation::Gone { uid: uid.clone() })
-                }
+async fn confirmation(world: &World, hub: &HubKey, confirm: &Confirm) -> Option<Confirmation> {
+    let asked = world.nodes.asked();
+    match confirm {
+        Confirm::Gone { node, uid } => {
+            let key = ObjectKey::own("LynqNode", &hub.0, node);
+            let gone = Confirmation::Gone { uid: uid.clone() };
+            match world.objects.get(&key).await {
+                Err(ApiError::NotFound(_)) => Some(gone),
+                Ok(object) if object["metadata"]["uid"] != uid.as_str() => Some(gone),
                 Ok(object) => {
                     // What is another hub's by now is counted there.
-                    let node = self.world.nodes.learn_new(&object, asked);
-                    (node.hub != self.key.1).then(|| Confirmation::Gone { uid: uid.clone() })
+                    let node = world.nodes.learn_new(&object, asked);
+                    (node.hub != hub.1).then_some(gone)
                 }
                 Err(_) => None,
-            },
-            Confirm::Ready {
-                node,
-                uid,
-                resource_version,
-            } => {
-                let key = NodeKey::new(self.key.0.as_str(), node.as_str());
-                let digest = self
-                    .world
-                    .nodes
-                    .get(&key)
-                    .filter(|n| n.uid == *uid && n.resource_version == *resource_version)?;
-                let ready = confirm_ready(self.world, &digest).await;
-                let ready = ready.unwrap_or_else(|error| {
-                    tracing::warn!(node, %error, "whether it is ready could not be read, so that it keeps its slot; it is tried again");
-                    false
-                });
-                ready.then(|| Confirmation::Ready {
-                    uid: uid.clone(),
-                    resource_version: resource_version.clone(),
-                })
             }
+        }
+        Confirm::Ready {
+            node,
+            uid,
+            resource_version,
+        } => {
+            let key = NodeKey::new(hub.0.as_str(), node.as_str());
+            let digest = world
+                .nodes
+                .get(&key)
+                .filter(|n| n.uid == *uid && n.resource_version == *resource_version)?;
+            let ready = confirm_ready(world, &digest).await;
+            let ready = ready.unwrap_or_else(|error| {
+                tracing::warn!(node, %error, "whether it is ready could not be read, so that it keeps its slot; it is tried again");
+                false
+            });
+            ready.then(|| Confirmation::of(&digest))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn only_a_recent_read_of_the_same_hub_frees_a_slot() {
-        let node = |hub: &str, version: &str| {
-            let metadata =
-                json!({"namespace": "t", "name": "n", "uid": "u", "resourceVersion": version});
-            let node = json!({"metadata": metadata, "spec": {"hubId": hub}});
-            NodeDigest::of(&node, None)
+        let hub = |name: &str| ("t".to_owned(), name.to_owned());
+        let ready = |version: &str| Confirmation::Ready {
+            uid: "u".to_owned(),
+            resource_version: version.to_owned(),
         };
         let confirmed = Confirmed::default();
-        confirmed.add(&node("a", "1"), clock::instant());
+        confirmed.add(&hub("a"), clock::instant(), ready("1"));
         tokio::time::advance(VALID_FOR).await;
-        confirmed.add(&node("a", "2"), clock::instant());
-        confirmed.add(&node("b", "3"), clock::instant());
-        let versions = |hub: &str| {
-            let taken = confirmed.take(&node(hub, "").hub_key()).into_iter();
-            let version = |one| match one {
-                Confirmation::Ready {
-                    resource_version, ..
-                } => resource_version,
-                Confirmation::Gone { uid } => uid,
-            };
-            taken.map(version).collect::<Vec<_>>()
-        };
-        assert_eq!(versions("a"), ["1", "2"]);
-        assert!(versions("a").is_empty(), "taken");
+        confirmed.add(&hub("a"), clock::instant(), ready("2"));
+        confirmed.add(&hub("b"), clock::instant(), ready("3"));
+        let taken = |name: &str| Vec::from_iter(confirmed.take(&hub(name)));
+        assert_eq!(taken("a"), [ready("1"), ready("2")]);
+        assert!(taken("a").is_empty(), "taken");
         tokio::time::advance(VALID_FOR + Duration::from_millis(1)).await;
-        assert!(versions("b").is_empty(), "too old");
+        assert!(taken("b").is_empty(), "too old");
     }
 }

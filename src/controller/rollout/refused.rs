@@ -67,50 +67,37 @@ impl RolloutReconciler<'_> {
         (*times >= LASTING).then(|| why.clone())
     }
 
-    /// What the API server has refused it may go on to refuse.
-    pub fn back_off(&mut self) -> Duration {
-        self.memory.refusals += 1;
-        Backoff::RELEASE.after(self.memory.refusals)
-    }
-
-    pub fn remember_refused(
-        &mut self,
-        tried: &[Release],
-        mut refused: BTreeMap<String, NotReleased>,
-    ) {
-        for release in tried {
-            let before = self.memory.refused.remove(&release.node);
-            let times = before
-                .as_ref()
-                .map_or(1, |before| before.times.saturating_add(1));
-            let mut conflicts = 0;
-            let (why, retry_at) = match refused.remove(&release.node) {
-                None => continue,
-                // As a rule the node had only changed meanwhile.
-                Some(NotReleased::Conflict(why)) => {
-                    conflicts = before.as_ref().map_or(0, |before| before.conflicts) + 1;
-                    let lasting = conflicts.checked_sub(CONFLICTS_MAX);
-                    let wait = lasting.map(|more| clock::instant() + Backoff::RELEASE.after(more));
-                    // It says less than a refusal of the same content before it.
-                    let refusal = before
-                        .filter(|before| before.retry_at.is_some() && before.hash == release.hash);
-                    (refusal.map_or(why, |before| before.why), wait)
-                }
-                Some(NotReleased::Refused(why)) => {
-                    (why, Some(clock::instant() + Backoff::RELEASE.after(times)))
-                }
-            };
-            let hash = release.hash.clone();
-            let refused = Refused {
-                hash,
-                why,
-                times,
-                conflicts,
-                retry_at,
-                at: clock::now(),
-            };
-            self.memory.refused.insert(release.node.clone(), refused);
-        }
+    pub fn remember_refused(&mut self, release: &Release, released: Result<(), NotReleased>) {
+        let before = self.memory.refused.remove(&release.node);
+        let times = before
+            .as_ref()
+            .map_or(1, |before| before.times.saturating_add(1));
+        let mut conflicts = 0;
+        let (why, retry_at) = match released {
+            Ok(()) => return,
+            // As a rule the node had only changed meanwhile.
+            Err(NotReleased::Conflict(why)) => {
+                conflicts = before.as_ref().map_or(0, |before| before.conflicts) + 1;
+                let lasting = conflicts.checked_sub(CONFLICTS_MAX);
+                let wait = lasting.map(|more| clock::instant() + Backoff::RELEASE.after(more));
+                // It says less than a refusal of the same content before it.
+                let refusal = before
+                    .filter(|before| before.retry_at.is_some() && before.hash == release.hash);
+                (refusal.map_or(why, |before| before.why), wait)
+            }
+            Err(NotReleased::Refused(why)) => {
+                (why, Some(clock::instant() + Backoff::RELEASE.after(times)))
+            }
+        };
+        let refused = Refused {
+            hash: release.hash.clone(),
+            why,
+            times,
+            conflicts,
+            retry_at,
+            at: clock::now(),
+        };
+        self.memory.refused.insert(release.node.clone(), refused);
     }
 
     /// What is gone, or not held any more, is not refused again.

@@ -1,111 +1,95 @@
 //! The requests for single nodes that a pass makes: releases, slots that are given up or freed, and reads of what is newer.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::future::{self, join_all};
-use futures::stream::{self, StreamExt};
+use futures::future::join_all;
 use serde_json::json;
 
 use crate::api::events::EventReason;
 use crate::api::{names, stamp};
 use crate::cluster::events::About;
+use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
-use crate::controller::Said;
 use crate::controller::node::takeover::still_changes_nothing;
 use crate::controller::rollout::refused::NotReleased;
 use crate::controller::rollout::{REQUESTS_MAX, RolloutReconciler};
+use crate::controller::{Said, World};
 use crate::decide::child::{NodeKey, ObjectKey};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::{Freed, GiveUp, Live, Release, Way};
 use crate::decide::shared::backoff::Backoff;
 
+/// Sends a release, if the hub and its forms still say what it was decided on; an error says why it did not go live.
+pub async fn release(
+    world: &World,
+    hub: &HubKey,
+    release: &Release,
+    said: &Said,
+) -> Result<(), NotReleased> {
+    if !world.still_says(hub, said) {
+        let why = "its form or hub has changed since, or another replica leads";
+        return Err(NotReleased::Conflict(why.to_owned()));
+    }
+    let key = ObjectKey::own("LynqNode", &hub.0, &release.node);
+    if release.way == Way::TakenOver {
+        let node = NodeKey::new(hub.0.as_str(), release.node.as_str());
+        match still_changes_nothing(world, &node).await {
+            Ok(true) if world.still_says(hub, said) => {}
+            Ok(_) => {
+                let why = "its objects, its form or its hub have changed since";
+                return Err(NotReleased::Conflict(why.to_owned()));
+            }
+            Err(error) => return Err(NotReleased::Refused(error.to_string())),
+        }
+    }
+    let (marker, value) = release.marker();
+    let patch = json!({"metadata": {"resourceVersion": release.resource_version, "annotations": {marker: value}}});
+    // The watch may be faster than the reply.
+    let before = world
+        .nodes
+        .get(&NodeKey::new(hub.0.as_str(), release.node.as_str()));
+    match world.objects.merge(&key, &patch).await {
+        Ok(object) => {
+            let node = world.nodes.learn(&object);
+            // It counts only if the reply shows it: a gate that is not there answers 200 as well. What is known by now may
+            // be newer than the reply.
+            let replied = NodeDigest::of(&object, None);
+            if !matches!(&replied.live, Live::Hash(hash) if *hash == release.hash) {
+                tracing::error!(node = %node.key, "the release was accepted but nothing went live: is the mutating webhook installed?");
+                let why = "it was accepted but nothing went live; the mutating webhook may not be installed";
+                return Err(NotReleased::Refused(why.to_owned()));
+            }
+            let held_since = before.and_then(|node| stamp::parse(node.held_since.as_deref()?));
+            world
+                .metrics
+                .released(hub, &node.form, release.way, held_since);
+            tracing::info!(node = %node.key, hash = release.hash, way = release.way.code(), "released");
+            if release.way == Way::Forced {
+                let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
+                let note = format!(
+                    "went live at once: {} is on its form or hub",
+                    names::FORCE_ROLLOUT
+                );
+                world.events.tell(&about, EventReason::Forced, note);
+            }
+            world.node_queue.add(node.key.clone());
+            Ok(())
+        }
+        Err(error @ ApiError::Conflict(_)) => {
+            // It changed since; with what it is now the next pass decides anew.
+            if let Ok(object) = world.objects.get(&key).await {
+                world.nodes.learn(&object);
+            }
+            Err(NotReleased::Conflict(error.to_string()))
+        }
+        Err(error) => {
+            tracing::warn!(node = release.node, %error, "the release did not go through; it is tried again");
+            Err(NotReleased::Refused(error.to_string()))
+        }
+    }
+}
+
 impl RolloutReconciler<'_> {
-    /// Sends the releases, as long as the hub and its forms say what they were decided on; returns the nodes that did not go
-    /// live, and why.
-    pub(super) async fn release(
-        &self,
-        releases: &[Release],
-        said: &Said,
-    ) -> BTreeMap<String, NotReleased> {
-        let sent = releases.iter().map(async |release| {
-            let sent = match self.world.still_says(&self.key, said) {
-                true => self.release_one(release, said).await,
-                false => {
-                    let why = "its form or hub has changed since, or another replica leads";
-                    Err(NotReleased::Conflict(why.to_owned()))
-                }
-            };
-            Some((release.node.clone(), sent.err()?))
-        });
-        // As a list: the compiler does not see otherwise that all of them may go to other threads.
-        let sent = stream::iter(Vec::from_iter(sent)).buffer_unordered(REQUESTS_MAX);
-        sent.filter_map(future::ready).collect().await
-    }
-
-    /// Sends one release; an error says why it did not go live.
-    async fn release_one(&self, release: &Release, said: &Said) -> Result<(), NotReleased> {
-        let key = ObjectKey::own("LynqNode", &self.key.0, &release.node);
-        if release.way == Way::TakenOver {
-            let node = NodeKey::new(self.key.0.as_str(), release.node.as_str());
-            match still_changes_nothing(self.world, &node).await {
-                Ok(true) if self.world.still_says(&self.key, said) => {}
-                Ok(_) => {
-                    let why = "its objects, its form or its hub have changed since";
-                    return Err(NotReleased::Conflict(why.to_owned()));
-                }
-                Err(error) => return Err(NotReleased::Refused(error.to_string())),
-            }
-        }
-        let (marker, value) = release.marker();
-        let patch = json!({"metadata": {"resourceVersion": release.resource_version, "annotations": {marker: value}}});
-        // The watch may be faster than the reply.
-        let before = self
-            .world
-            .nodes
-            .get(&NodeKey::new(self.key.0.as_str(), release.node.as_str()));
-        match self.world.objects.merge(&key, &patch).await {
-            Ok(object) => {
-                let node = self.world.nodes.learn(&object);
-                // It counts only if the reply shows it: a gate that is not there answers 200 as well. What is known by now may
-                // be newer than the reply.
-                let replied = NodeDigest::of(&object, None);
-                if !matches!(&replied.live, Live::Hash(hash) if *hash == release.hash) {
-                    tracing::error!(node = %node.key, "the release was accepted but nothing went live: is the mutating webhook installed?");
-                    let why = "it was accepted but nothing went live; the mutating webhook may not be installed";
-                    return Err(NotReleased::Refused(why.to_owned()));
-                }
-                let held_since = before.and_then(|node| stamp::parse(node.held_since.as_deref()?));
-                self.world
-                    .metrics
-                    .released(&self.key, &node.form, release.way, held_since);
-                tracing::info!(node = %node.key, hash = release.hash, way = release.way.code(), "released");
-                if release.way == Way::Forced {
-                    let about =
-                        About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
-                    let note = format!(
-                        "went live at once: {} is on its form or hub",
-                        names::FORCE_ROLLOUT
-                    );
-                    self.world.events.tell(&about, EventReason::Forced, note);
-                }
-                self.world.node_queue.add(node.key.clone());
-                Ok(())
-            }
-            Err(error @ ApiError::Conflict(_)) => {
-                // It changed since; with what it is now the next pass decides anew.
-                if let Ok(object) = self.world.objects.get(&key).await {
-                    self.world.nodes.learn(&object);
-                }
-                Err(NotReleased::Conflict(error.to_string()))
-            }
-            Err(error) => {
-                tracing::warn!(node = release.node, %error, "the release did not go through; it is tried again");
-                Err(NotReleased::Refused(error.to_string()))
-            }
-        }
-    }
-
     /// Moves the versions of the nodes whose slots are given up. One that has moved by itself is as good.
     pub(super) async fn give_up(&self, slots: &[GiveUp]) {
         for GiveUp {

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::form::FormRolloutStatus;
 use crate::api::hub::Slot;
 use crate::api::policy::{Rollout, Skew};
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::formless::Formless;
 pub use nodes::{NamedNode, Nodes};
 
@@ -45,6 +46,9 @@ pub struct Snapshot {
     /// The hub is forced, and so is every form of it.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub forced: bool,
+    /// Nodes whose releases were sent and have no reply yet.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub sent: BTreeSet<String>,
     /// Nodes whose last release did not go through.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<String, RefusedRelease>,
@@ -269,4 +273,14 @@ pub enum Confirmation {
         uid: String,
         resource_version: String,
     },
+}
+
+impl Confirmation {
+    /// The workloads of the node were read as ready.
+    pub fn of(node: &NodeDigest) -> Self {
+        Confirmation::Ready {
+            uid: node.uid.clone(),
+            resource_version: node.resource_version.clone(),
+        }
+    }
 }

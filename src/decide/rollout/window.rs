@@ -22,7 +22,7 @@ enum Busy {
     Unknown,
     /// In flight and not ready; or not ready with the newest content, which this rollout brought.
     NotReady,
-    /// It has a slot, and its release is on its way.
+    /// Its release is on its way.
     Releasing,
     /// It has a slot, and its release is tried again.
     Refused,
@@ -113,16 +113,20 @@ impl<'a> Windows<'a> {
         for form in index.forms() {
             let rollout = snapshot.forms.get(form);
             let began = rollout.and_then(|form| form.previous.as_ref()?.start_time);
-            for named in index.all_of(form).filter(|named| named.non_ready) {
+            // A release without a slot and without a reply may have made its node non-ready by now.
+            let is_sent = |named: &Named| snapshot.sent.contains(&**named.name);
+            let all = index.all_of(form);
+            for named in all.filter(|named| named.non_ready || is_sent(named)) {
                 let Named { name, node, .. } = *named;
                 // What is live came with the rollout that goes on now.
                 let is_of_rollout = !named.held && node.start >= began;
                 let occupant = Occupant {
                     name,
                     node: Some(node),
-                    busy: match is_of_rollout {
-                        true => Busy::NotReady,
-                        false => Busy::Broken,
+                    busy: match (named.non_ready, is_of_rollout) {
+                        (false, _) => Busy::Releasing,
+                        (true, true) => Busy::NotReady,
+                        (true, false) => Busy::Broken,
                     },
                     slot: None,
                 };

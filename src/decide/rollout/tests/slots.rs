@@ -69,3 +69,35 @@ fn who_is_in_flight_is_watched_as_the_form_says_by_now() {
     assert_eq!(waits_until(&snapshot, 29), Some(at(30)));
     assert_eq!(released(&plan(&snapshot, at(30))), ["n1"]);
 }
+
+/// It is not sent again, its slot stays as it is, and other places are filled meanwhile.
+#[test]
+fn a_release_without_a_reply_keeps_its_slot_and_is_not_sent_again() {
+    let mut snapshot = fleet("AAA", 1);
+    snapshot.slots = vec![slot(0, "100")];
+    snapshot.sent.insert("n0".into());
+    let waits = plan(&snapshot, at(1));
+    assert!(waits.releases.is_empty() && waits.ledger.is_none());
+    assert_eq!(waits.waiting["n0"].code(), "Releasing");
+    assert_eq!(waits.waiting["n1"].code(), "WindowFull");
+    let form = snapshot.forms.get_mut("web").unwrap();
+    form.policy.max_skew = Skew::Count(2);
+    let goes = plan(&snapshot, at(1));
+    assert_eq!(released(&goes), ["n1"]);
+    assert_eq!(goes.ledger.map(|slots| slots.len()), Some(2));
+    let form = snapshot.forms.get_mut("web").unwrap();
+    form.policy.paused = true;
+    assert!(plan(&snapshot, at(1)).give_up.is_empty());
+}
+
+/// It was forced, say, and the form is not forced any more.
+#[test]
+fn a_release_without_a_slot_fills_the_window_until_its_reply() {
+    let mut snapshot = fleet("AA", 1);
+    snapshot.sent.insert("n0".into());
+    let waits = plan(&snapshot, at(1));
+    assert!(waits.releases.is_empty() && waits.ledger.is_none());
+    assert_eq!(waits.waiting["n1"].code(), "WindowFull");
+    snapshot.sent.clear();
+    assert_eq!(released(&plan(&snapshot, at(1))), ["n0"]);
+}
