@@ -193,6 +193,15 @@ fn panic_text(rest: Duration) -> String {
     )
 }
 
+/// Ends what release loops have under way once the loops themselves are dropped: another replica may lead by then.
+struct EndsRequests(Arc<World>);
+
+impl Drop for EndsRequests {
+    fn drop(&mut self) {
+        self.0.rollout_memory.lock().clear();
+    }
+}
+
 impl World {
     pub fn new(
         decisions: Arc<dyn Decisions>,
@@ -250,6 +259,7 @@ impl World {
         self.nodes.wait_listed().await;
         self.recordings.begin();
         let turns = Arc::new(Semaphore::new(workers.hubs));
+        let _requests = EndsRequests(self.clone());
         let of = || self.clone();
         let (shards, hubs, rollouts, nodes) = (of(), of(), of(), of());
         let (hubs_rest, rollouts_rest, nodes_rest) = (of(), of(), of());

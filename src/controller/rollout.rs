@@ -57,7 +57,7 @@ pub struct RolloutMemory {
     rests_until: Option<Instant>,
 }
 
-/// How long the release loop of a hub with so many nodes rests after a reconciliation; the next one handles all changes that
+/// How long the release loop of a hub with so many nodes rests after a pass; the next one handles all changes that
 /// arrive meanwhile. The rest grows with the square of the nodes: 8 ms for 1,000, 800 ms for 10,000. So small fleets hardly wait,
 /// and the loop does not plan a large fleet again for each node that the hub writes. The time that a pass took would be the wrong
 /// measure: on a busy processor most of it belongs to others. Where somebody waits for a pass, there is
@@ -80,7 +80,7 @@ pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     if !world.leads(&key) {
         // Another replica may take the hub over once nothing of it is under way here.
         let memory = world.rollout_memory.lock().remove(&key);
-        if let Some(memory) = memory {
+        if let Some(mut memory) = memory {
             memory.under_way.end().await;
         }
         world.forget_rollout(&key);
@@ -104,10 +104,7 @@ pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     let good = !looked.as_ref().is_err_and(failed);
     world.metrics.reconciled("lynqform", good);
     let again = match looked {
-        Ok(again) => {
-            reconciler.memory.interrupted = None;
-            again
-        }
+        Ok(again) => again,
         Err(ApiError::NotFound(_)) if world.hubs.get(&key.0, &key.1).is_none() => None,
         Err(ApiError::Conflict(_)) => Some(Backoff::CONFLICT.first),
         Err(error) => Some(reconciler.interrupted(&error)),
@@ -135,7 +132,7 @@ pub async fn panicked(world: Arc<World>, key: HubKey, rest: Duration) {
     }
 }
 
-/// One pass of a reconciliation: what was seen, and what the planner made of it.
+/// One pass: what was seen, and what the planner made of it.
 struct Pass<'a> {
     said: &'a Arc<Said>,
     snapshot: &'a Snapshot,
@@ -164,7 +161,8 @@ struct RolloutReconciler<'a> {
 impl RolloutReconciler<'_> {
     /// One pass. It does not wait for the replies to its releases and live reads: each of them makes another pass due.
     async fn go(&mut self, written: &mut report::Written) -> Result<Option<Duration>, ApiError> {
-        self.settle();
+        let mut confirmed = self.settle();
+        confirmed.extend(self.world.confirmed.take(&self.key));
         // First what was said, then what is decided on: whatever changes between the two is noticed.
         let said = Arc::new(self.world.said(&self.key));
         let hub = self.world.hubs.get(&self.key.0, &self.key.1);
@@ -172,10 +170,12 @@ impl RolloutReconciler<'_> {
         let releases = |hub: &Arc<Hub>| !hub.deleting && hub.spec.is_ok();
         let lost = |hub: &Arc<Hub>| releases(hub) && hub.status.rollout.is_none();
         let listed = match hub.as_ref().is_some_and(lost) {
-            true => Some(self.read_nodes().await?),
+            true => {
+                self.memory.under_way.end().await;
+                Some(self.read_nodes().await?)
+            }
             false => None,
         };
-        let confirmed = self.world.confirmed.take(&self.key);
         // Of a large fleet it takes a while.
         let (mut snapshot, forms) = process::compute(|| self.snapshot(hub.as_deref(), confirmed));
         if let Some(listed) = listed {
@@ -196,6 +196,9 @@ impl RolloutReconciler<'_> {
         let plan = process::compute(|| self.world.decisions.releases(snapshot, now));
         let plan = self.remember_plan(plan);
         self.memory.rests_until = Some(clock::instant() + rest_after(snapshot.nodes.len()));
+        if plan.ledger.is_none() && plan.confirm.is_empty() {
+            self.memory.interrupted = None;
+        }
         for name in &plan.outrun {
             self.world
                 .node_queue
@@ -232,6 +235,7 @@ impl RolloutReconciler<'_> {
         if let Some(slots) = &pass.plan.ledger {
             match self.write_ledger(pass.snapshot, slots).await {
                 Ok(()) => {
+                    self.memory.interrupted = None;
                     self.note_settled(pass.snapshot, slots);
                     freed = &pass.plan.freed;
                 }

@@ -145,8 +145,8 @@ pub enum Confirm {
     },
 }
 
-/// What to do, in this order: write the ledger (if there is one to write; on a conflict stop and plan again), send the
-/// releases, make the live reads, write the statuses, and look again at `wake_at` or when something changes.
+/// What to do: begin the live reads; write the ledger (if there is one to write; on a conflict stop and plan again); then send the
+/// releases, and write the statuses. Plan again when there is a reply, at `wake_at`, or when something changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
@@ -426,8 +426,8 @@ impl<'a> Pass<'a> {
             self.wake(Some(until));
             return reason;
         }
-        if snapshot.sent.contains(&**name) {
-            return Reason::Releasing;
+        if snapshot.is_sent(name, node) {
+            return refused.or_else(ledger).unwrap_or(Reason::Releasing);
         }
         // Somebody has seen a newer version of it: a release from this one would fail, and the slot, written back to
         // it, could be freed on what the node was before the release that the newer one names.

@@ -17,7 +17,7 @@ use crate::controller::node::confirm::confirm_ready;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::node::plan::status;
 use crate::decide::node::plan::status::Hold;
-use crate::decide::rollout::{Confirmation, Live, Way};
+use crate::decide::rollout::{Live, Way};
 
 /// A controller mostly answers at once, and what it says is worth more than that it has not yet.
 const UNSEEN_PATIENCE: SignedDuration = SignedDuration::from_millis(300);
@@ -164,8 +164,7 @@ impl NodeReconciler<'_> {
         let same_release =
             (&learnt.uid, &learnt.live, &learnt.start) == (&node.uid, &node.live, &node.start);
         if let Some(read) = read.filter(|_| same_release) {
-            let confirmed = Confirmation::of(&learnt);
-            (self.world.confirmed).add(&learnt.hub_key(), read, confirmed);
+            self.world.confirmed.add(&learnt, read);
         }
         self.world.rollout_queue.add(node.hub_key());
         Ok(None)

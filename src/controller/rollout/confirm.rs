@@ -10,21 +10,22 @@ use crate::cluster::vital::Mutex;
 use crate::controller::World;
 use crate::controller::node::confirm::confirm_ready;
 use crate::decide::child::{NodeKey, ObjectKey};
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::{Confirm, Confirmation};
 
-/// A live read that is older than this frees no slot; it is made again. It is longer than the
-/// [longest rest](crate::controller::rollout::rest_after) of a release loop.
-const VALID_FOR: Duration = Duration::from_secs(4);
+/// A live read by the node loop that is older than this frees no slot: the release loop reads again.
+const VALID_FOR: Duration = Duration::from_secs(2);
 
-/// What live reads confirmed, and when each began, for the next passes of the hubs' release loops.
+/// What live reads by the node loop confirmed, and when each began, for the next passes of the hubs' release loops.
 #[derive(Default)]
 pub struct Confirmed(Mutex<BTreeMap<HubKey, Vec<(Instant, Confirmation)>>>);
 
 impl Confirmed {
-    pub fn add(&self, hub: &HubKey, read: Instant, confirmation: Confirmation) {
+    /// At `read`, the workloads of the node were ready with the content that it has live.
+    pub fn add(&self, node: &NodeDigest, read: Instant) {
         let mut confirmed = self.0.lock();
-        let of_hub = confirmed.entry(hub.clone()).or_default();
-        of_hub.push((read, confirmation));
+        let of_hub = confirmed.entry(node.hub_key()).or_default();
+        of_hub.push((read, Confirmation::of(node)));
     }
 
     /// Removes all confirmations of the hub, and returns those that are recent enough.
@@ -37,18 +38,11 @@ impl Confirmed {
     }
 }
 
-/// The live read for a slot that looks free; returns whether it is.
-pub async fn confirm(world: &World, hub: &HubKey, confirm: &Confirm) -> bool {
-    let read = clock::instant();
-    let confirmation = confirmation(world, hub, confirm).await;
-    let is_free = confirmation.is_some();
-    if let Some(confirmation) = confirmation {
-        world.confirmed.add(hub, read, confirmation);
+/// The live read for a slot that looks free; None if it is not, or if another replica leads by now.
+pub async fn confirm(world: &World, hub: &HubKey, confirm: &Confirm) -> Option<Confirmation> {
+    if !world.leads(hub) {
+        return None;
     }
-    is_free
-}
-
-async fn confirmation(world: &World, hub: &HubKey, confirm: &Confirm) -> Option<Confirmation> {
     let asked = world.nodes.asked();
     match confirm {
         Confirm::Gone { node, uid } => {
@@ -87,24 +81,29 @@ async fn confirmation(world: &World, hub: &HubKey, confirm: &Confirm) -> Option<
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn only_a_recent_read_of_the_same_hub_frees_a_slot() {
-        let hub = |name: &str| ("t".to_owned(), name.to_owned());
-        let ready = |version: &str| Confirmation::Ready {
-            uid: "u".to_owned(),
-            resource_version: version.to_owned(),
+        let node = |hub: &str, version: &str| {
+            let metadata =
+                json!({"namespace": "t", "name": "n", "uid": "u", "resourceVersion": version});
+            let node = json!({"metadata": metadata, "spec": {"hubId": hub}});
+            NodeDigest::of(&node, None)
         };
+        let first = [node("a", "1"), node("a", "2")];
+        let other = node("b", "3");
         let confirmed = Confirmed::default();
-        confirmed.add(&hub("a"), clock::instant(), ready("1"));
+        confirmed.add(&first[0], clock::instant());
         tokio::time::advance(VALID_FOR).await;
-        confirmed.add(&hub("a"), clock::instant(), ready("2"));
-        confirmed.add(&hub("b"), clock::instant(), ready("3"));
-        let taken = |name: &str| Vec::from_iter(confirmed.take(&hub(name)));
-        assert_eq!(taken("a"), [ready("1"), ready("2")]);
-        assert!(taken("a").is_empty(), "taken");
+        confirmed.add(&first[1], clock::instant());
+        confirmed.add(&other, clock::instant());
+        let taken = |node: &NodeDigest| Vec::from_iter(confirmed.take(&node.hub_key()));
+        assert_eq!(taken(&first[0]), first.each_ref().map(Confirmation::of));
+        assert!(taken(&first[0]).is_empty(), "taken");
         tokio::time::advance(VALID_FOR + Duration::from_millis(1)).await;
-        assert!(taken("b").is_empty(), "too old");
+        assert!(taken(&other).is_empty(), "too old");
     }
 }

@@ -32,6 +32,8 @@ pub struct Refused {
 
 /// Why a release did not go through.
 pub enum NotReleased {
+    /// It was not sent: what it was decided on has changed since.
+    Outdated,
     /// The node changed meanwhile.
     Conflict(String),
     Refused(String),
@@ -68,15 +70,21 @@ impl RolloutReconciler<'_> {
     }
 
     pub fn remember_refused(&mut self, release: &Release, released: Result<(), NotReleased>) {
-        let before = self.memory.refused.remove(&release.node);
+        let refused = &mut self.memory.refused;
+        let (why, is_conflict) = match released {
+            Ok(()) => return drop(refused.remove(&release.node)),
+            Err(NotReleased::Outdated) => return,
+            // As a rule the node had only changed meanwhile.
+            Err(NotReleased::Conflict(why)) => (why, true),
+            Err(NotReleased::Refused(why)) => (why, false),
+        };
+        let before = refused.remove(&release.node);
         let times = before
             .as_ref()
             .map_or(1, |before| before.times.saturating_add(1));
         let mut conflicts = 0;
-        let (why, retry_at) = match released {
-            Ok(()) => return,
-            // As a rule the node had only changed meanwhile.
-            Err(NotReleased::Conflict(why)) => {
+        let (why, retry_at) = match is_conflict {
+            true => {
                 conflicts = before.as_ref().map_or(0, |before| before.conflicts) + 1;
                 let lasting = conflicts.checked_sub(CONFLICTS_MAX);
                 let wait = lasting.map(|more| clock::instant() + Backoff::RELEASE.after(more));
@@ -85,9 +93,7 @@ impl RolloutReconciler<'_> {
                     .filter(|before| before.retry_at.is_some() && before.hash == release.hash);
                 (refusal.map_or(why, |before| before.why), wait)
             }
-            Err(NotReleased::Refused(why)) => {
-                (why, Some(clock::instant() + Backoff::RELEASE.after(times)))
-            }
+            false => (why, Some(clock::instant() + Backoff::RELEASE.after(times))),
         };
         let refused = Refused {
             hash: release.hash.clone(),

@@ -27,16 +27,16 @@ pub async fn release(
     said: &Said,
 ) -> Result<(), NotReleased> {
     if !world.still_says(hub, said) {
-        let why = "its form or hub has changed since, or another replica leads";
-        return Err(NotReleased::Conflict(why.to_owned()));
+        return Err(NotReleased::Outdated);
     }
     let key = ObjectKey::own("LynqNode", &hub.0, &release.node);
     if release.way == Way::TakenOver {
         let node = NodeKey::new(hub.0.as_str(), release.node.as_str());
         match still_changes_nothing(world, &node).await {
             Ok(true) if world.still_says(hub, said) => {}
-            Ok(_) => {
-                let why = "its objects, its form or its hub have changed since";
+            Ok(true) => return Err(NotReleased::Outdated),
+            Ok(false) => {
+                let why = "its objects have changed since";
                 return Err(NotReleased::Conflict(why.to_owned()));
             }
             Err(error) => return Err(NotReleased::Refused(error.to_string())),
@@ -76,11 +76,14 @@ pub async fn release(
             Ok(())
         }
         Err(error @ ApiError::Conflict(_)) => {
-            // It changed since; with what it is now the next pass decides anew.
-            if let Ok(object) = world.objects.get(&key).await {
-                world.nodes.learn(&object);
+            // It changed since; the next pass decides on what it is now.
+            match world.objects.get(&key).await {
+                Ok(object) => {
+                    world.nodes.learn(&object);
+                    Err(NotReleased::Conflict(error.to_string()))
+                }
+                Err(error) => Err(NotReleased::Refused(error.to_string())),
             }
-            Err(NotReleased::Conflict(error.to_string()))
         }
         Err(error) => {
             tracing::warn!(node = release.node, %error, "the release did not go through; it is tried again");

@@ -1,7 +1,7 @@
 //! The requests that a hub's release loop does not wait for: releases, and live reads before slots are freed.
 
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::controller::rollout::confirm::confirm;
 use crate::controller::rollout::refused::NotReleased;
 use crate::controller::rollout::requests::release;
 use crate::controller::rollout::{REQUESTS_MAX, RolloutReconciler};
-use crate::decide::rollout::{Confirm, Release};
+use crate::decide::rollout::{Confirm, Confirmation, Release};
 use crate::decide::shared::backoff::Backoff;
 
 enum Reply {
     Release(Release, Result<(), NotReleased>),
-    /// Whether the slot is free.
-    Read(Confirm, bool),
+    /// None: the slot is not free.
+    Read(Confirm, Option<Confirmation>),
 }
 
 /// A reply, or what the request panicked with.
@@ -37,8 +37,8 @@ pub struct UnderWay {
     ended: Arc<Mutex<Vec<Ended>>>,
     releases: Arc<Semaphore>,
     reads: Arc<Semaphore>,
-    /// The nodes whose releases have no reply yet.
-    pub sent: BTreeSet<String>,
+    /// The versions of the nodes that releases without a reply carry, by the nodes' names.
+    pub sent: BTreeMap<String, String>,
     /// The slots that are read for.
     read: BTreeSet<Confirm>,
 }
@@ -51,7 +51,7 @@ impl Default for UnderWay {
             ended: Arc::default(),
             releases: permits(),
             reads: permits(),
-            sent: BTreeSet::new(),
+            sent: BTreeMap::new(),
             read: BTreeSet::new(),
         }
     }
@@ -59,7 +59,7 @@ impl Default for UnderWay {
 
 impl UnderWay {
     /// Waits until all of them have ended.
-    pub async fn end(mut self) {
+    pub async fn end(&mut self) {
         while self.requests.join_next().await.is_some() {}
     }
 }
@@ -74,7 +74,8 @@ impl RolloutReconciler<'_> {
         for one in releases {
             let (world, hub) = (self.world.clone(), self.key.clone());
             let (one, said) = (one.clone(), said.clone());
-            self.memory.under_way.sent.insert(one.node.clone());
+            let sent = (one.node.clone(), one.resource_version.clone());
+            self.memory.under_way.sent.extend([sent]);
             let permits = self.memory.under_way.releases.clone();
             self.start(async move {
                 let _permit = permits.acquire().await;
@@ -94,8 +95,8 @@ impl RolloutReconciler<'_> {
             let permits = self.memory.under_way.reads.clone();
             self.start(async move {
                 let _permit = permits.acquire().await;
-                let is_free = confirm(&world, &hub, &one).await;
-                Reply::Read(one, is_free)
+                let confirmation = confirm(&world, &hub, &one).await;
+                Reply::Read(one, confirmation)
             });
         }
     }
@@ -107,7 +108,7 @@ impl RolloutReconciler<'_> {
         process::spawn_in(&mut under_way.requests, async move {
             let reply = AssertUnwindSafe(request).catch_unwind().await;
             let wait = match &reply {
-                Ok(Reply::Read(_, false)) => Backoff::RELEASE.first,
+                Ok(Reply::Read(_, None)) => Backoff::RELEASE.first,
                 _ => Duration::ZERO,
             };
             ended.lock().push(reply);
@@ -115,20 +116,30 @@ impl RolloutReconciler<'_> {
         });
     }
 
-    /// Takes the replies since the last pass. What a request panicked with is a panic of this pass.
-    pub(super) fn settle(&mut self) {
+    /// Takes the replies since the last pass, and returns what live reads confirmed. What a request panicked with is a panic of
+    /// this pass.
+    pub(super) fn settle(&mut self) -> BTreeSet<Confirmation> {
+        let mut confirmed = BTreeSet::new();
         let under_way = &mut self.memory.under_way;
         while under_way.requests.try_join_next().is_some() {}
         let ended = std::mem::take(&mut *under_way.ended.lock());
         for reply in ended {
             match reply {
                 Err(panic) => resume_unwind(panic),
-                Ok(Reply::Read(slot, _)) => drop(self.memory.under_way.read.remove(&slot)),
+                Ok(Reply::Read(slot, confirmation)) => {
+                    self.memory.under_way.read.remove(&slot);
+                    confirmed.extend(confirmation);
+                }
                 Ok(Reply::Release(release, released)) => {
-                    self.memory.under_way.sent.remove(&release.node);
+                    let sent = &mut self.memory.under_way.sent;
+                    // A later one, from a newer version, may have no reply yet.
+                    if sent.get(&release.node) == Some(&release.resource_version) {
+                        sent.remove(&release.node);
+                    }
                     self.remember_refused(&release, released);
                 }
             }
         }
+        confirmed
     }
 }

@@ -120,7 +120,7 @@ impl Pass<'_> {
             let form = self.snapshot.forms.get(&slot.form);
             let paused = form.is_some_and(|form| form.policy.paused);
             let keeps = node.non_ready() && !paused;
-            let released = released.contains(&slot.node) || self.snapshot.sent.contains(&slot.node);
+            let released = released.contains(&slot.node) || self.snapshot.is_sent(&slot.node, node);
             if unused && !released && !tried_again && !keeps {
                 self.plan.give_up.push(GiveUp {
                     node: slot.node.clone(),

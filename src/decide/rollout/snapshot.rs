@@ -46,9 +46,9 @@ pub struct Snapshot {
     /// The hub is forced, and so is every form of it.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub forced: bool,
-    /// Nodes whose releases were sent and have no reply yet.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub sent: BTreeSet<String>,
+    /// The versions of the nodes that releases without a reply carry, by the nodes' names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sent: BTreeMap<String, String>,
     /// Nodes whose last release did not go through.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<String, RefusedRelease>,
@@ -75,6 +75,13 @@ pub struct Maintained {
     /// None while it goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
+}
+
+impl Snapshot {
+    /// Whether a release of the node may still go through. It may not if the node has moved on from the version that it carries.
+    pub fn is_sent(&self, name: &str, node: &Node) -> bool {
+        self.sent.get(name) == Some(&node.resource_version)
+    }
 }
 
 /// A release that did not go through.

@@ -114,7 +114,7 @@ impl<'a> Windows<'a> {
             let rollout = snapshot.forms.get(form);
             let began = rollout.and_then(|form| form.previous.as_ref()?.start_time);
             // A release without a slot and without a reply may have made its node non-ready by now.
-            let is_sent = |named: &Named| snapshot.sent.contains(&**named.name);
+            let is_sent = |named: &Named| snapshot.is_sent(named.name, named.node);
             let all = index.all_of(form);
             for named in all.filter(|named| named.non_ready || is_sent(named)) {
                 let Named { name, node, .. } = *named;

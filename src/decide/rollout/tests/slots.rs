@@ -75,7 +75,7 @@ fn who_is_in_flight_is_watched_as_the_form_says_by_now() {
 fn a_release_without_a_reply_keeps_its_slot_and_is_not_sent_again() {
     let mut snapshot = fleet("AAA", 1);
     snapshot.slots = vec![slot(0, "100")];
-    snapshot.sent.insert("n0".into());
+    snapshot.sent.insert("n0".into(), "100".into());
     let waits = plan(&snapshot, at(1));
     assert!(waits.releases.is_empty() && waits.ledger.is_none());
     assert_eq!(waits.waiting["n0"].code(), "Releasing");
@@ -88,13 +88,26 @@ fn a_release_without_a_reply_keeps_its_slot_and_is_not_sent_again() {
     let form = snapshot.forms.get_mut("web").unwrap();
     form.policy.paused = true;
     assert!(plan(&snapshot, at(1)).give_up.is_empty());
+    let form = snapshot.forms.get_mut("web").unwrap();
+    form.policy.paused = false;
+    let refused = RefusedRelease {
+        until: Some(at(0)),
+        ..refusals::refusal("no")
+    };
+    snapshot.refused.insert("n0".into(), refused);
+    let tried_again = plan(&snapshot, at(1));
+    assert_eq!(tried_again.waiting["n0"].code(), "ReleaseRefused");
+    // The release that was sent cannot go through any more.
+    let node = snapshot.nodes.get_mut("n0").unwrap();
+    node.resource_version = "101".into();
+    assert_eq!(released(&plan(&snapshot, at(1))), ["n0", "n1"]);
 }
 
 /// It was forced, say, and the form is not forced any more.
 #[test]
 fn a_release_without_a_slot_fills_the_window_until_its_reply() {
     let mut snapshot = fleet("AA", 1);
-    snapshot.sent.insert("n0".into());
+    snapshot.sent.insert("n0".into(), "100".into());
     let waits = plan(&snapshot, at(1));
     assert!(waits.releases.is_empty() && waits.ledger.is_none());
     assert_eq!(waits.waiting["n1"].code(), "WindowFull");
