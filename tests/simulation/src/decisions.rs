@@ -59,7 +59,10 @@ impl Decisions for Watched {
         let view = world.view(&self.life);
         let revision = world.store.revision;
         let mut views = self.life.views.lock().expect("no panic under it");
-        (views.releases, views.planned) = (view, revision);
+        views.releases = view;
+        for release in &plan.releases {
+            views.sent.insert(release.node.clone(), (view, revision));
+        }
         views.slots.clone_from(&snapshot.slots);
         views.surveyed |= snapshot.unlooked.is_empty();
         drop(views);

@@ -44,8 +44,8 @@ pub struct Life {
 #[derive(Default)]
 pub struct Views {
     pub releases: View,
-    /// At which revision it planned releases last.
-    pub planned: u64,
+    /// By node: on which view its last release was planned, and at which revision. Later passes do not wait for the release.
+    pub sent: BTreeMap<String, (View, u64)>,
     /// Every node had been looked at when it decided.
     pub surveyed: bool,
     /// The ledger that the releases were decided on.

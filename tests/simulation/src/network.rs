@@ -89,16 +89,18 @@ fn is_sound(reply: &Reply) -> bool {
 /// On which view of its sender's the request was decided.
 fn author(shared: &Shared, life: &Life, call: &Call) -> Author {
     let views = life.views.lock().expect("no panic under it");
+    let sent = views.sent.get(&call.key.1).copied();
     let view = match (call.kind, call.verb) {
         (NODE, Verb::Apply) => views.sync,
         (DEPLOYMENT, _) => views.nodes.get(&call.key.1).copied().unwrap_or_default(),
+        (NODE, Verb::Merge) => sent.map_or(views.releases, |(view, _)| view),
         _ => views.releases,
     };
     let said = lock(shared).said_since(life);
     Author {
         life: life.id(),
         view: View { said, ..view },
-        planned: views.planned,
+        planned: sent.map_or(0, |(_, planned)| planned),
         verb: call.verb,
         for_review: reviews::is_one(),
         for_gone: false,

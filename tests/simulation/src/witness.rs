@@ -50,7 +50,7 @@ pub struct View {
 pub struct Author {
     pub life: LifeId,
     pub view: View,
-    /// At which revision it had planned releases last when it sent the request.
+    /// At which revision it had planned the node's last release when it sent the request.
     pub planned: u64,
     pub verb: Verb,
     /// For the review of a form or a hub.
