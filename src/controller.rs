@@ -193,11 +193,12 @@ fn panic_text(rest: Duration) -> String {
     )
 }
 
-/// Ends what release loops have under way once the loops themselves are dropped: another replica may lead by then.
+/// Ends what release loops have under way when the loops themselves are dropped: another replica may lead then.
 struct EndsRequests(Arc<World>);
 
 impl Drop for EndsRequests {
     fn drop(&mut self) {
+        self.0.leave_all();
         self.0.rollout_memory.lock().clear();
     }
 }

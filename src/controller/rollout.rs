@@ -43,8 +43,7 @@ pub struct RolloutMemory {
     written: report::Written,
     /// Every node has been looked at by this process.
     surveyed: bool,
-    /// How often in a row the ledger could not be written, and why the last time.
-    interrupted: Option<(u32, String)>,
+    interrupted: Option<refused::Interrupted>,
     under_way: UnderWay,
     /// The nodes with slots, by uid.
     watched: BTreeMap<String, looks::Watched>,
@@ -228,11 +227,12 @@ impl RolloutReconciler<'_> {
         pass: &Pass<'_>,
         written: &mut report::Written,
     ) -> Result<Option<Duration>, ApiError> {
-        // The live reads depend on nothing that is written here.
-        self.read(&pass.plan.confirm);
+        let backs_off = self.backs_off();
         let mut interrupted = None;
         let mut freed: &[Freed] = &[];
-        if let Some(slots) = &pass.plan.ledger {
+        if let Some(slots) = &pass.plan.ledger
+            && backs_off.is_none()
+        {
             match self.write_ledger(pass.snapshot, slots).await {
                 Ok(()) => {
                     self.memory.interrupted = None;
@@ -250,11 +250,16 @@ impl RolloutReconciler<'_> {
                 Err(error) => interrupted = Some(error),
             }
         }
-        let may_go = |release: &&Release| interrupted.is_none() || release.way != Way::Slot;
+        let has_ledger = interrupted.is_none() && backs_off.is_none();
+        // While the ledger cannot be written, they would free nothing.
+        if has_ledger {
+            self.read(&pass.plan.confirm);
+        }
+        let may_go = |release: &&Release| has_ledger || release.way != Way::Slot;
         let releases = pass.plan.releases.iter().filter(may_go);
         self.release(releases, pass.said);
         // What a failed write was to free has its slot still: its form is not what the plan makes of it.
-        let may_tell = |form: &&Arc<Form>| interrupted.is_none() || !pass.frees_slots_of(form);
+        let may_tell = |form: &&Arc<Form>| has_ledger || !pass.frees_slots_of(form);
         let told: Vec<Arc<Form>> = pass.forms.iter().filter(may_tell).cloned().collect();
         self.world
             .metrics
@@ -268,7 +273,7 @@ impl RolloutReconciler<'_> {
         .await;
         match interrupted {
             Some(error) => Err(error),
-            None => Ok(again.into_iter().chain(behind).min()),
+            None => Ok([again, behind, backs_off].into_iter().flatten().min()),
         }
     }
 

@@ -106,6 +106,13 @@ impl World {
         assigned.led.contains(&assigned.shard_of(key))
     }
 
+    /// This process leads nothing any more.
+    pub fn leave_all(&self) {
+        let mut assigned = self.shards.assigned.write();
+        assigned.held.clear();
+        assigned.led.clear();
+    }
+
     /// How many shards this process leads.
     pub fn shards_led(&self) -> usize {
         self.shards.assigned.read().led.len()

@@ -145,8 +145,8 @@ pub enum Confirm {
     },
 }
 
-/// What to do: begin the live reads; write the ledger (if there is one to write; on a conflict stop and plan again); then send the
-/// releases, and write the statuses. Plan again when there is a reply, at `wake_at`, or when something changes.
+/// What to do: write the ledger (if there is one to write; on a conflict stop and plan again); then send the releases, begin the
+/// live reads, and write the statuses. Plan again when there is a reply, at `wake_at`, or when something changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {

@@ -30,6 +30,15 @@ pub struct Refused {
     at: Timestamp,
 }
 
+/// The ledger could not be written.
+pub struct Interrupted {
+    /// How often in a row.
+    times: u32,
+    /// The last time.
+    why: String,
+    at: Instant,
+}
+
 /// Why a release did not go through.
 pub enum NotReleased {
     /// It was not sent: what it was decided on has changed since.
@@ -42,12 +51,13 @@ pub enum NotReleased {
 impl RolloutReconciler<'_> {
     /// Nothing is released while the ledger cannot be written: whoever looks at the hub must see that.
     pub fn interrupted(&mut self, error: &ApiError) -> Duration {
-        let times = self
-            .memory
-            .interrupted
-            .take()
-            .map_or(1, |(times, _)| times.saturating_add(1));
-        self.memory.interrupted = Some((times, error.to_string()));
+        let before = self.memory.interrupted.take();
+        let times = before.map_or(1, |before| before.times.saturating_add(1));
+        self.memory.interrupted = Some(Interrupted {
+            times,
+            why: error.to_string(),
+            at: clock::instant(),
+        });
         tracing::warn!(hub = ?self.key, %error, "the release loop was interrupted; trying again");
         if times == LASTING
             && let Some(hub) = self.world.hubs.get(&self.key.0, &self.key.1)
@@ -63,10 +73,18 @@ impl RolloutReconciler<'_> {
         Backoff::RELEASE.after(times)
     }
 
+    /// How long the ledger is left alone yet, after a write that failed: events and replies may ask for a pass at any time.
+    pub fn backs_off(&self) -> Option<Duration> {
+        let interrupted = self.memory.interrupted.as_ref()?;
+        let since = clock::instant() - interrupted.at;
+        let wait = Backoff::RELEASE.first.checked_sub(since)?;
+        (!wait.is_zero()).then_some(wait)
+    }
+
     /// Why the ledger cannot be written, once that is no accident any more.
     pub fn ledger_refused(&self) -> Option<String> {
-        let (times, why) = self.memory.interrupted.as_ref()?;
-        (*times >= LASTING).then(|| why.clone())
+        let interrupted = self.memory.interrupted.as_ref()?;
+        (interrupted.times >= LASTING).then(|| interrupted.why.clone())
     }
 
     pub fn remember_refused(&mut self, release: &Release, released: Result<(), NotReleased>) {
