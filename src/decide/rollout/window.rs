@@ -318,6 +318,8 @@ fn busy(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Busy {
         return match free_at(snapshot, slot, node, now) {
             Some(at) if at > now => Busy::Soaking(at),
             _ if put_off(snapshot, &slot.node, node, now).is_some() => Busy::Refused,
+            // Its release is sent, and has most likely gone through: who reads this later looks for a node that is not ready.
+            _ if snapshot.is_sent(&slot.node, node) => Busy::NotReady,
             _ if node.held() => Busy::Releasing,
             Some(_) => Busy::Confirming,
             None => Busy::NotReady,
