@@ -9,11 +9,11 @@ use crate::api::events::EventReason;
 use crate::api::names;
 use crate::api::node::NodeStatus;
 use crate::api::stamp;
-use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::NodeReconciler;
 use crate::controller::node::confirm::confirm_ready;
+use crate::controller::rollout::confirm::Reading;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::node::plan::status;
 use crate::decide::node::plan::status::Hold;
@@ -152,7 +152,12 @@ impl NodeReconciler<'_> {
             self.read_ready(node, &new.conditions),
         )
         .await;
-        let written = written?;
+        let learnt = self.world.nodes.learn(&written?);
+        let same_release =
+            (&learnt.uid, &learnt.live, &learnt.start) == (&node.uid, &node.live, &node.start);
+        if let Some(read) = read.filter(|_| same_release) {
+            read.confirms(&learnt);
+        }
         if let Some(news) = status::edit_news(&node.status, &new) {
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
             let events = &self.world.events;
@@ -160,28 +165,22 @@ impl NodeReconciler<'_> {
         }
         let memory = &mut self.memory.report;
         (memory.written, memory.hold_since) = (Some(now), None);
-        let learnt = self.world.nodes.learn(&written);
-        let same_release =
-            (&learnt.uid, &learnt.live, &learnt.start) == (&node.uid, &node.live, &node.start);
-        if let Some(read) = read.filter(|_| same_release) {
-            self.world.confirmed.add(&learnt, read);
-        }
         self.world.rollout_queue.add(node.hub_key());
         Ok(None)
     }
 
-    /// The live read for a node whose slot is free once its new status has these conditions; returns when the read began if the
-    /// workloads are ready. Without one, the release loop reads them itself.
-    async fn read_ready(&self, node: &NodeDigest, conditions: &[Condition]) -> Option<Instant> {
+    /// The live read for a node whose slot is free once its new status has these conditions; None if its workloads are not
+    /// ready. Then, as without a read, the release loop reads them itself.
+    async fn read_ready(&self, node: &NodeDigest, conditions: &[Condition]) -> Option<Reading<'_>> {
         let hub = self.world.hubs.get(&node.key.namespace, &node.hub)?;
         let mut slots = hub.status.rollout.iter().flat_map(|rollout| &rollout.slots);
         let slot = slots.find(|slot| slot.uid == node.uid)?;
         if slot.min_ready_seconds > 0 || !conditions::is_true(conditions, "Rolled") {
             return None;
         }
-        let read = clock::instant();
+        let reading = Reading::begin(self.world, node);
         let is_ready = confirm_ready(self.world, node).await.unwrap_or(false);
-        is_ready.then_some(read)
+        is_ready.then_some(reading)
     }
 
     /// Writes to the status of this very node: one that was deleted and made again meanwhile must not inherit it.

@@ -16,24 +16,96 @@ use crate::decide::rollout::{Confirm, Confirmation};
 /// A live read by the node loop that is older than this frees no slot: the release loop reads again.
 const VALID_FOR: Duration = Duration::from_secs(2);
 
-/// What live reads by the node loop confirmed, and when each began, for the next passes of the hubs' release loops.
+/// The live reads by the node loop, for the next passes of the hubs' release loops.
 #[derive(Default)]
-pub struct Confirmed(Mutex<BTreeMap<HubKey, Vec<(Instant, Confirmation)>>>);
+pub struct Confirmed(Mutex<BTreeMap<HubKey, OfHub>>);
 
-impl Confirmed {
-    /// At `read`, the workloads of the node were ready with the content that it has live.
-    pub fn add(&self, node: &NodeDigest, read: Instant) {
-        let mut confirmed = self.0.lock();
-        let of_hub = confirmed.entry(node.hub_key()).or_default();
-        of_hub.push((read, Confirmation::of(node)));
+#[derive(Default)]
+struct OfHub {
+    /// The uids of the nodes that the node loop reads for.
+    reading: BTreeSet<String>,
+    /// What it confirmed, and when the read began.
+    read: Vec<(Instant, Confirmation)>,
+}
+
+/// A live read by the node loop. When it is dropped, a pass of the hub's release loop is due.
+pub struct Reading<'a> {
+    world: &'a World,
+    hub: HubKey,
+    uid: String,
+    began: Instant,
+}
+
+impl<'a> Reading<'a> {
+    pub fn begin(world: &'a World, node: &NodeDigest) -> Self {
+        let (hub, uid) = (node.hub_key(), node.uid.clone());
+        world.confirmed.begin(&hub, &uid);
+        let began = clock::instant();
+        Reading {
+            world,
+            hub,
+            uid,
+            began,
+        }
     }
 
-    /// Removes all confirmations of the hub, and returns those that are recent enough.
+    /// The workloads of the node were ready with the content that it has live.
+    pub fn confirms(self, node: &NodeDigest) {
+        self.world.confirmed.add(node, self.began);
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.world.confirmed.end(&self.hub, &self.uid);
+        self.world.rollout_queue.add(self.hub.clone());
+    }
+}
+
+impl Confirmed {
+    fn begin(&self, hub: &HubKey, uid: &str) {
+        let mut confirmed = self.0.lock();
+        let of_hub = confirmed.entry(hub.clone()).or_default();
+        of_hub.reading.insert(uid.to_owned());
+    }
+
+    fn add(&self, node: &NodeDigest, began: Instant) {
+        let mut confirmed = self.0.lock();
+        let of_hub = confirmed.entry(node.hub_key()).or_default();
+        of_hub.read.push((began, Confirmation::of(node)));
+    }
+
+    fn end(&self, hub: &HubKey, uid: &str) {
+        if let Some(of_hub) = self.0.lock().get_mut(hub) {
+            of_hub.reading.remove(uid);
+        }
+    }
+
+    /// Whether the next pass has what the node loop reads for this slot, so that this pass need not read it too.
+    pub fn awaits(&self, hub: &HubKey, slot: &Confirm) -> bool {
+        let Confirm::Ready { uid: of, .. } = slot else {
+            return false;
+        };
+        let confirmed = self.0.lock();
+        let of_node = |(_, confirmation): &(Instant, Confirmation)| matches!(confirmation, Confirmation::Ready { uid, .. } if uid == of);
+        confirmed
+            .get(hub)
+            .is_some_and(|of_hub| of_hub.reading.contains(of) || of_hub.read.iter().any(of_node))
+    }
+
+    /// Takes all confirmations of the hub, and returns those that are recent enough.
     pub fn take(&self, hub: &HubKey) -> BTreeSet<Confirmation> {
-        let confirmed = self.0.lock().remove(hub).unwrap_or_default();
+        let mut confirmed = self.0.lock();
+        let Some(of_hub) = confirmed.get_mut(hub) else {
+            return BTreeSet::new();
+        };
+        let read = std::mem::take(&mut of_hub.read);
+        if of_hub.reading.is_empty() {
+            confirmed.remove(hub);
+        }
         let now = clock::instant();
-        let valid = |(read, _): &(Instant, _)| now.duration_since(*read) <= VALID_FOR;
-        let valid = confirmed.into_iter().filter(valid);
+        let valid = |(began, _): &(Instant, _)| now.duration_since(*began) <= VALID_FOR;
+        let valid = read.into_iter().filter(valid);
         valid.map(|(_, confirmation)| confirmation).collect()
     }
 }
@@ -105,5 +177,31 @@ mod tests {
         assert!(taken(&first[0]).is_empty(), "taken");
         tokio::time::advance(VALID_FOR + Duration::from_millis(1)).await;
         assert!(taken(&other).is_empty(), "too old");
+    }
+
+    #[test]
+    fn a_slot_is_left_to_the_node_loop_until_a_pass_has_taken_what_it_read() {
+        let metadata = json!({"namespace": "t", "name": "n", "uid": "u", "resourceVersion": "1"});
+        let node = NodeDigest::of(&json!({"metadata": metadata, "spec": {"hubId": "a"}}), None);
+        let hub = node.hub_key();
+        let ready = |uid: &str| Confirm::Ready {
+            node: "n".to_owned(),
+            uid: uid.to_owned(),
+            resource_version: "1".to_owned(),
+        };
+        let confirmed = Confirmed::default();
+        assert!(!confirmed.awaits(&hub, &ready("u")), "nothing reads");
+        confirmed.begin(&hub, "u");
+        assert!(confirmed.take(&hub).is_empty(), "not read yet");
+        assert!(confirmed.awaits(&hub, &ready("u")), "it reads");
+        assert!(!confirmed.awaits(&hub, &ready("v")), "of another node");
+        confirmed.add(&node, clock::instant());
+        confirmed.end(&hub, "u");
+        assert!(confirmed.awaits(&hub, &ready("u")), "read, not taken");
+        assert_eq!(confirmed.take(&hub).len(), 1);
+        assert!(!confirmed.awaits(&hub, &ready("u")), "taken");
+        confirmed.begin(&hub, "u");
+        confirmed.end(&hub, "u");
+        assert!(!confirmed.awaits(&hub, &ready("u")), "not ready");
     }
 }

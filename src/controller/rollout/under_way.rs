@@ -85,10 +85,11 @@ impl RolloutReconciler<'_> {
         }
     }
 
-    /// Live reads for slots that look free.
+    /// Live reads for slots that look free, if nothing reads for them yet.
     pub(super) fn read(&mut self, slots: &[Confirm]) {
         for one in slots {
-            if !self.memory.under_way.read.insert(one.clone()) {
+            let awaited = self.world.confirmed.awaits(&self.key, one);
+            if awaited || !self.memory.under_way.read.insert(one.clone()) {
                 continue;
             }
             let (world, hub, one) = (self.world.clone(), self.key.clone(), one.clone());
