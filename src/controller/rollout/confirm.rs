@@ -18,15 +18,10 @@ const VALID_FOR: Duration = Duration::from_secs(2);
 
 /// The live reads by the node loop, for the next passes of the hubs' release loops.
 #[derive(Default)]
-pub struct Confirmed(Mutex<BTreeMap<HubKey, OfHub>>);
+pub struct Confirmed(Mutex<BTreeMap<HubKey, ByUid>>);
 
-#[derive(Default)]
-struct OfHub {
-    /// The uids of the nodes that the node loop reads for.
-    reading: BTreeSet<String>,
-    /// What it confirmed, and when the read began.
-    read: Vec<(Instant, Confirmation)>,
-}
+/// By the nodes' uids: when the read began, and what it confirmed; None while it is under way.
+type ByUid = BTreeMap<String, Option<(Instant, Confirmation)>>;
 
 /// A live read by the node loop. When it is dropped, a pass of the hub's release loop is due.
 pub struct Reading<'a> {
@@ -51,7 +46,7 @@ impl<'a> Reading<'a> {
 
     /// The workloads of the node were ready with the content that it has live.
     pub fn confirms(self, node: &NodeDigest) {
-        self.world.confirmed.add(node, self.began);
+        self.world.confirmed.add(&self.hub, node, self.began);
     }
 }
 
@@ -66,46 +61,47 @@ impl Confirmed {
     fn begin(&self, hub: &HubKey, uid: &str) {
         let mut confirmed = self.0.lock();
         let of_hub = confirmed.entry(hub.clone()).or_default();
-        of_hub.reading.insert(uid.to_owned());
+        of_hub.insert(uid.to_owned(), None);
     }
 
-    fn add(&self, node: &NodeDigest, began: Instant) {
+    fn add(&self, hub: &HubKey, node: &NodeDigest, began: Instant) {
         let mut confirmed = self.0.lock();
-        let of_hub = confirmed.entry(node.hub_key()).or_default();
-        of_hub.read.push((began, Confirmation::of(node)));
+        let of_hub = confirmed.entry(hub.clone()).or_default();
+        let read = (began, Confirmation::of(node));
+        of_hub.insert(node.uid.clone(), Some(read));
     }
 
     fn end(&self, hub: &HubKey, uid: &str) {
-        if let Some(of_hub) = self.0.lock().get_mut(hub) {
-            of_hub.reading.remove(uid);
+        let mut confirmed = self.0.lock();
+        let of_hub = confirmed.get_mut(hub);
+        if let Some(of_hub) = of_hub.filter(|of_hub| of_hub.get(uid) == Some(&None)) {
+            of_hub.remove(uid);
         }
     }
 
     /// Whether the next pass has what the node loop reads for this slot, so that this pass need not read it too.
     pub fn awaits(&self, hub: &HubKey, slot: &Confirm) -> bool {
-        let Confirm::Ready { uid: of, .. } = slot else {
+        let Confirm::Ready { uid, .. } = slot else {
             return false;
         };
         let confirmed = self.0.lock();
-        let of_node = |(_, confirmation): &(Instant, Confirmation)| matches!(confirmation, Confirmation::Ready { uid, .. } if uid == of);
         confirmed
             .get(hub)
-            .is_some_and(|of_hub| of_hub.reading.contains(of) || of_hub.read.iter().any(of_node))
+            .is_some_and(|of_hub| of_hub.contains_key(uid))
     }
 
     /// Takes all confirmations of the hub, and returns those that are recent enough.
     pub fn take(&self, hub: &HubKey) -> BTreeSet<Confirmation> {
         let mut confirmed = self.0.lock();
-        let Some(of_hub) = confirmed.get_mut(hub) else {
-            return BTreeSet::new();
-        };
-        let read = std::mem::take(&mut of_hub.read);
-        if of_hub.reading.is_empty() {
-            confirmed.remove(hub);
+        let of_hub = confirmed.remove(hub).unwrap_or_default();
+        let (read, under_way): (ByUid, ByUid) =
+            of_hub.into_iter().partition(|(_, read)| read.is_some());
+        if !under_way.is_empty() {
+            confirmed.insert(hub.clone(), under_way);
         }
         let now = clock::instant();
         let valid = |(began, _): &(Instant, _)| now.duration_since(*began) <= VALID_FOR;
-        let valid = read.into_iter().filter(valid);
+        let valid = read.into_values().flatten().filter(valid);
         valid.map(|(_, confirmation)| confirmation).collect()
     }
 }
@@ -157,22 +153,22 @@ mod tests {
 
     use super::*;
 
+    fn node(uid: &str, hub: &str) -> NodeDigest {
+        let metadata = json!({"namespace": "t", "name": "n", "uid": uid, "resourceVersion": "1"});
+        NodeDigest::of(&json!({"metadata": metadata, "spec": {"hubId": hub}}), None)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn only_a_recent_read_of_the_same_hub_frees_a_slot() {
-        let node = |hub: &str, version: &str| {
-            let metadata =
-                json!({"namespace": "t", "name": "n", "uid": "u", "resourceVersion": version});
-            let node = json!({"metadata": metadata, "spec": {"hubId": hub}});
-            NodeDigest::of(&node, None)
-        };
-        let first = [node("a", "1"), node("a", "2")];
-        let other = node("b", "3");
+        let first = [node("u", "a"), node("v", "a")];
+        let other = node("w", "b");
         let confirmed = Confirmed::default();
-        confirmed.add(&first[0], clock::instant());
-        tokio::time::advance(VALID_FOR).await;
-        confirmed.add(&first[1], clock::instant());
-        confirmed.add(&other, clock::instant());
+        let add = |node: &NodeDigest| confirmed.add(&node.hub_key(), node, clock::instant());
         let taken = |node: &NodeDigest| Vec::from_iter(confirmed.take(&node.hub_key()));
+        add(&first[0]);
+        tokio::time::advance(VALID_FOR).await;
+        add(&first[1]);
+        add(&other);
         assert_eq!(taken(&first[0]), first.each_ref().map(Confirmation::of));
         assert!(taken(&first[0]).is_empty(), "taken");
         tokio::time::advance(VALID_FOR + Duration::from_millis(1)).await;
@@ -181,8 +177,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_left_to_the_node_loop_until_a_pass_has_taken_what_it_read() {
-        let metadata = json!({"namespace": "t", "name": "n", "uid": "u", "resourceVersion": "1"});
-        let node = NodeDigest::of(&json!({"metadata": metadata, "spec": {"hubId": "a"}}), None);
+        let node = node("u", "a");
         let hub = node.hub_key();
         let ready = |uid: &str| Confirm::Ready {
             node: "n".to_owned(),
@@ -190,18 +185,19 @@ mod tests {
             resource_version: "1".to_owned(),
         };
         let confirmed = Confirmed::default();
-        assert!(!confirmed.awaits(&hub, &ready("u")), "nothing reads");
+        let awaits = |uid: &str| confirmed.awaits(&hub, &ready(uid));
+        assert!(!awaits("u"), "nothing reads");
         confirmed.begin(&hub, "u");
         assert!(confirmed.take(&hub).is_empty(), "not read yet");
-        assert!(confirmed.awaits(&hub, &ready("u")), "it reads");
-        assert!(!confirmed.awaits(&hub, &ready("v")), "of another node");
-        confirmed.add(&node, clock::instant());
+        assert!(awaits("u"), "it reads");
+        assert!(!awaits("v"), "another node");
+        confirmed.add(&hub, &node, clock::instant());
         confirmed.end(&hub, "u");
-        assert!(confirmed.awaits(&hub, &ready("u")), "read, not taken");
+        assert!(awaits("u"), "read, not taken");
         assert_eq!(confirmed.take(&hub).len(), 1);
-        assert!(!confirmed.awaits(&hub, &ready("u")), "taken");
+        assert!(!awaits("u"), "taken");
         confirmed.begin(&hub, "u");
         confirmed.end(&hub, "u");
-        assert!(!confirmed.awaits(&hub, &ready("u")), "not ready");
+        assert!(!awaits("u"), "not ready");
     }
 }
