@@ -147,7 +147,7 @@ impl NodeReconciler<'_> {
             status.remove("appliedKinds");
         }
         // Its slot is free once both are done: the workloads are read while the status is written.
-        let (written, read) = join(
+        let (written, reading) = join(
             self.write_status(node, &told),
             self.read_ready(node, &new.conditions),
         )
@@ -155,8 +155,8 @@ impl NodeReconciler<'_> {
         let learnt = self.world.nodes.learn(&written?);
         let same_release =
             (&learnt.uid, &learnt.live, &learnt.start) == (&node.uid, &node.live, &node.start);
-        if let Some(read) = read.filter(|_| same_release) {
-            read.confirms(&learnt);
+        if let Some(reading) = reading.filter(|_| same_release) {
+            reading.confirms(&learnt);
         }
         if let Some(news) = status::edit_news(&node.status, &new) {
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
