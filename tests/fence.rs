@@ -9,6 +9,7 @@ use crate::operator::{self, Operator};
 use crate::tenants::{Fleet, SOON};
 
 const NODE: &str = "t0-web";
+const OPERATOR: &str = "system:serviceaccount:lynq-system:lynq-controller-manager";
 
 /// As earlier versions installed it, but for its other rules: it learned from a ConfigMap who the operator is.
 const WITH_PARAMETER: &str = r#"
@@ -195,6 +196,13 @@ async fn what_gets_past_the_webhooks_is_refused_and_what_gets_past_both_is_held(
     // In two writes: the hash of what is to come first, and then that.
     let claimed = annotate("lynq.sh/desired-hash", &other_hash);
     fleet.merge("LynqNode", NODE, &claimed).await?;
+    let release = annotate("lynq.sh/release", &json!("x/1")).to_string();
+    let patch = ["patch", "lynqnode", NODE, "--type=merge", "-p", &release];
+    let operator_of = ["-n", &fleet.namespace, "--as", OPERATOR];
+    let released = [&patch[..], &operator_of[..]].concat();
+    let released = cluster.kubectl(&released, None).await?;
+    let said = "a release (lynq.sh/release) must not change content or leave content held";
+    ensure!(released.stderr.contains(said), "{}", released.stderr);
     let mut then = content("evil");
     then["metadata"] = annotate("lynq.sh/desired-hash", &live)["metadata"].clone();
     let said = "changed content is held until its release";

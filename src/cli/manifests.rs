@@ -149,12 +149,12 @@ pub fn webhook_configurations(address: &Address, watched: &WatchedNamespaces) ->
     let validating = vec![
         managed,
         other,
-        entry(
+        without_releases(entry(
             names::VALIDATING_WEBHOOK,
             names::VALIDATE_NODE_PATH,
             "lynqnodes",
             5,
-        ),
+        )),
         entry(
             names::FORM_WEBHOOK,
             names::VALIDATE_FORM_PATH,
@@ -179,6 +179,25 @@ pub fn webhook_configurations(address: &Address, watched: &WatchedNamespaces) ->
 
 fn reinvoked(mut webhook: Value) -> Value {
     webhook["reinvocationPolicy"] = json!("IfNeeded");
+    webhook
+}
+
+/// The next tenant waits for each release, so a release is not sent to a second webhook: the fence checks it.
+fn without_releases(mut webhook: Value) -> Value {
+    let marker = |object: &str| {
+        format!(
+            "{object}.metadata.?annotations[?'{}'].orValue('')",
+            names::RELEASE
+        )
+    };
+    let expression = format!(
+        "oldObject == null || {} == {}",
+        marker("object"),
+        marker("oldObject")
+    );
+    if let Some(conditions) = webhook["matchConditions"].as_array_mut() {
+        conditions.push(json!({"name": "not-a-release", "expression": expression}));
+    }
     webhook
 }
 
@@ -287,7 +306,7 @@ fn fence_variables() -> [Value; 9] {
     ]
 }
 
-fn fence_rules() -> [Value; 6] {
+fn fence_rules() -> [Value; 7] {
     let unchanged =
         |name: &str| format!("{} == {}", value_in("now", name), value_in("before", name));
     let rule = |expression: String, message: &str| json!({"expression": expression, "message": message, "reason": "Forbidden"});
@@ -351,6 +370,18 @@ fn fence_rules() -> [Value; 6] {
                 names::RELEASE,
                 names::UNGATED,
                 names::FORCE_ROLLOUT
+            ),
+        ),
+        rule(
+            format!(
+                "oldObject == null || {} || variables.sameContent && {} == variables.live && !object.?spec.?released.hasValue()",
+                unchanged(names::RELEASE),
+                value_in("now", names::DESIRED_HASH)
+            ),
+            &format!(
+                "a release ({}) must not change content or leave content held. See that the configuration of lynqgate's mutating webhook is as \
+                 installed, and exclude LynqNodes from other mutating webhooks",
+                names::RELEASE
             ),
         ),
     ]
@@ -417,11 +448,18 @@ mod tests {
                 if webhook["name"] == names::HUB_WEBHOOK {
                     continue;
                 }
-                // What they leave out is on its way out, or never stored.
+                // What they leave out is on its way out, or never stored. The mutating webhook and the fence see the releases.
                 let conditions = webhook["matchConditions"].as_array().unwrap();
-                let [going, probe] = conditions.as_slice() else {
-                    panic!("{conditions:?}");
+                let (going, probe, more) = match conditions.as_slice() {
+                    [going, probe, more @ ..] => (going, probe, more),
+                    _ => panic!("{conditions:?}"),
                 };
+                let more = more.iter().map(|condition| &condition["name"]);
+                let releases = Vec::from_iter(more);
+                match webhook["name"] == names::VALIDATING_WEBHOOK {
+                    true => assert_eq!(releases, ["not-a-release"]),
+                    false => assert!(releases.is_empty(), "{releases:?}"),
+                }
                 assert_eq!(
                     going["expression"],
                     "!has(object.metadata.deletionTimestamp)"
