@@ -196,13 +196,20 @@ async fn what_gets_past_the_webhooks_is_refused_and_what_gets_past_both_is_held(
     // In two writes: the hash of what is to come first, and then that.
     let claimed = annotate("lynq.sh/desired-hash", &other_hash);
     fleet.merge("LynqNode", NODE, &claimed).await?;
-    let release = annotate("lynq.sh/release", &json!("x/1")).to_string();
-    let patch = ["patch", "lynqnode", NODE, "--type=merge", "-p", &release];
-    let operator_of = ["-n", &fleet.namespace, "--as", OPERATOR];
-    let released = [&patch[..], &operator_of[..]].concat();
-    let released = cluster.kubectl(&released, None).await?;
-    let said = "a release (lynq.sh/release) must not change content or leave content held";
-    ensure!(released.stderr.contains(said), "{}", released.stderr);
+    let annotations = [
+        json!({"lynq.sh/release": "x/1"}),
+        json!({"lynq.sh/release": "x/1", "lynq.sh/desired-hash": null, "lynq.sh/live-hash": null}),
+        json!({"lynq.sh/release": "x/1", "lynq.sh/desired-hash": live, "lynq.sh/held-by": "x"}),
+    ];
+    for annotations in annotations {
+        let patch = json!({"metadata": {"annotations": annotations}}).to_string();
+        let patch = ["patch", "lynqnode", NODE, "--type=merge", "-p", &patch];
+        let operator_of = ["-n", &fleet.namespace, "--as", OPERATOR];
+        let patch = [&patch[..], &operator_of[..]].concat();
+        let released = cluster.kubectl(&patch, None).await?;
+        let said = "a release (lynq.sh/release) must not change content or leave content held";
+        ensure!(released.stderr.contains(said), "{}", released.stderr);
+    }
     let mut then = content("evil");
     then["metadata"] = annotate("lynq.sh/desired-hash", &live)["metadata"].clone();
     let said = "changed content is held until its release";

@@ -182,7 +182,7 @@ fn reinvoked(mut webhook: Value) -> Value {
     webhook
 }
 
-/// The next tenant waits for each release, so a release is not sent to a second webhook: the fence checks it.
+/// The next tenant waits for each release by a slot, so none is sent to a second webhook: the fence checks it.
 fn without_releases(mut webhook: Value) -> Value {
     let marker = |object: &str| {
         format!(
@@ -191,7 +191,7 @@ fn without_releases(mut webhook: Value) -> Value {
         )
     };
     let expression = format!(
-        "oldObject == null || {} == {}",
+        "oldObject == null || {} in ['', {}]",
         marker("object"),
         marker("oldObject")
     );
@@ -224,7 +224,8 @@ fn stateful_sets(entry: &impl Fn(&str, &str, &str, u8) -> Value, path: &str) -> 
     })
 }
 
-/// The second fence: what of the gate's rules can be said without computing a hash, for when the webhooks are away.
+/// The second fence: what of the gate's rules can be said without computing a hash, for releases by a slot, and for when the webhooks
+/// are away.
 pub fn fence() -> [Value; 2] {
     let api_version = "admissionregistration.k8s.io/v1";
     [
@@ -374,9 +375,13 @@ fn fence_rules() -> [Value; 7] {
         ),
         rule(
             format!(
-                "oldObject == null || {} || variables.sameContent && {} == variables.live && !object.?spec.?released.hasValue()",
+                "oldObject == null || {} || {} && variables.sameContent && {} == variables.live && variables.live.matches('^[0-9]+:') && \
+                 !object.?spec.?released.hasValue() && !('{}' in variables.now) && !('{}' in variables.now)",
                 unchanged(names::RELEASE),
-                value_in("now", names::DESIRED_HASH)
+                unchanged(names::UNGATED),
+                value_in("now", names::DESIRED_HASH),
+                names::HELD_SINCE,
+                names::HELD_BY
             ),
             &format!(
                 "a release ({}) must not change content or leave content held. See that the configuration of lynqgate's mutating webhook is as \

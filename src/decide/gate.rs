@@ -189,7 +189,7 @@ pub fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
 }
 
 /// The validating half, which sees what every other webhook left: it must be what the gate decides on it, stamps aside. Returns
-/// what the gate did with it.
+/// what the gate did with it. The API server does not ask it for releases by a slot: the fence checks those.
 pub fn check(write: &Write, now: Timestamp) -> Result<Outcome, Denial> {
     let next = next_state(write, now)?;
     match next.state.mismatch(write.new) {
