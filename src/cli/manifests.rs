@@ -460,10 +460,10 @@ mod tests {
                     _ => panic!("{conditions:?}"),
                 };
                 let more = more.iter().map(|condition| &condition["name"]);
-                let releases = Vec::from_iter(more);
+                let more = Vec::from_iter(more);
                 match webhook["name"] == names::VALIDATING_WEBHOOK {
-                    true => assert_eq!(releases, ["not-a-release"]),
-                    false => assert!(releases.is_empty(), "{releases:?}"),
+                    true => assert_eq!(more, ["not-a-release"]),
+                    false => assert!(more.is_empty(), "{more:?}"),
                 }
                 assert_eq!(
                     going["expression"],

@@ -71,6 +71,7 @@ impl Admission for Gate<'_> {
                 new["metadata"]["labels"]["mesh"] = "seen".into();
             }
         }
+        // The fence checks releases by a slot, in case another webhook changes the content. Here none does.
         let marker = |object: &Value| gate::annotation(object, names::RELEASE).map(str::to_owned);
         let is_release = marker(&new).is_some_and(|new| old.and_then(marker) != Some(new));
         if !is_release && self.mutant != Some(Plant::StripMarker) {
