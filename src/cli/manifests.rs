@@ -385,7 +385,7 @@ fn fence_rules() -> [Value; 7] {
             ),
             &format!(
                 "a release ({}) must not change content or leave content held. See that the configuration of lynqgate's mutating webhook is as \
-                 installed, and exclude LynqNodes from other mutating webhooks",
+                 installed (lynqgate check), and exclude LynqNodes from other mutating webhooks",
                 names::RELEASE
             ),
         ),
@@ -459,10 +459,14 @@ mod tests {
                     [going, probe, more @ ..] => (going, probe, more),
                     _ => panic!("{conditions:?}"),
                 };
-                let more = more.iter().map(|condition| &condition["name"]);
-                let more = Vec::from_iter(more);
+                let marker = |object: &str| {
+                    format!("{object}.metadata.?annotations[?'lynq.sh/release'].orValue('')")
+                };
+                let (now, before) = (marker("object"), marker("oldObject"));
+                let expression = format!("oldObject == null || {now} in ['', {before}]");
+                let releases = json!([{"name": "not-a-release", "expression": expression}]);
                 match webhook["name"] == names::VALIDATING_WEBHOOK {
-                    true => assert_eq!(more, ["not-a-release"]),
+                    true => assert_eq!(json!(more), releases),
                     false => assert!(more.is_empty(), "{more:?}"),
                 }
                 assert_eq!(
