@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::cluster::{Cluster, Options, etcd, wait};
+use crate::cluster::{Cluster, Options, Record, etcd, wait};
 use crate::operator::Operator;
 use crate::tenants::{Fleet, SOON};
 
@@ -23,7 +23,7 @@ const WINDOW: usize = 3;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_auditor_finds_nothing_but_what_is_planted() -> Result<()> {
     let options = Options {
-        audit_bodies: true,
+        record: Record::Bodies,
         ..Options::default()
     };
     let cluster = Cluster::start(options).await?;

@@ -102,7 +102,7 @@ async fn settle(
 
 /// A settled fleet: no write, and no read but the lease's, while the hub reads its rows 20 times. The same form again and
 /// an edit of its metadata reach no node and no object. A change of one resource costs each node one write, one release,
-/// one apply, one live read, one event and at most three status writes.
+/// one apply, one live read, one event and at most two status writes, a third where its Deployment is not ready within 2 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_costs_nothing_and_a_change_what_it_must() -> Result<()> {
     let cluster = Cluster::start(Options::default()).await?;
@@ -145,7 +145,7 @@ async fn idle_costs_nothing_and_a_change_what_it_must() -> Result<()> {
     // The form was tried on one of them.
     change.assert("patch deployments", NODES + 1, NODES + 1);
     change.assert("get deployments", NODES, NODES + slack);
-    change.assert("patch lynqnodes/status", 2 * NODES, 3 * NODES);
+    change.assert("patch lynqnodes/status", NODES, 2 * NODES + slack);
     // A slot is taken with the one before it freed; the counters go along at most once a second.
     change.assert("lost patch lynqhubs/status", 0, slack);
     change.assert("get lynqhubs", 0, slack);

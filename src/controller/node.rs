@@ -39,7 +39,7 @@ use crate::decide::node::digest::{Facts, NodeDigest, live_content};
 use crate::decide::node::plan::applies::Applies;
 use crate::decide::node::plan::record::{self, Record};
 use crate::decide::node::plan::{self, ObservedResource, Premise, Rest, untold_delay};
-use crate::decide::readiness::{Readiness, Reason};
+use crate::decide::readiness::Readiness;
 use crate::decide::rollout::Live;
 use crate::decide::shared::backoff::Backoff;
 
@@ -207,11 +207,7 @@ impl NodeReconciler<'_> {
                 self.memory.record = Some(plan.record.clone());
                 self.note_outcomes(node, &plan, now);
                 let wake_at = plan.wake_at;
-                let is_unseen = |child: &Arc<Child>| {
-                    matches!(child.readiness.reason(), Some(Reason::NotObserved { .. }))
-                };
-                let unseen = children.iter().flatten().any(is_unseen);
-                let due = self.report(node, status, unseen, now).await?;
+                let due = self.report(node, status, now).await?;
                 self.forget_told_record();
                 self.note_looked(node, None);
                 if kinds.unknown {

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, ensure};
 use harness::{cluster, operator, tenants, witness};
 use serde_json::json;
 
-use cluster::{Cluster, Options};
+use cluster::{Cluster, Options, Record};
 use operator::Operator;
 use tenants::Fleet;
 use witness::Witness;
@@ -43,7 +43,11 @@ async fn main() -> Result<()> {
     println!(
         "{tenants} tenants with a Deployment each, ready after {READY_AFTER} s, maxSkew {window}"
     );
-    let cluster = Cluster::start(Options::default()).await?;
+    let cluster = Cluster::start(Options {
+        record: Record::OperatorAlone,
+        ..Options::default()
+    })
+    .await?;
     let _operator = Operator::start(&cluster, "operator", &[]).await?;
     let fleet = Fleet::new(&cluster, "bench", tenants).await?;
     let form = |run: usize| {

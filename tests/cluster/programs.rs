@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use super::Record;
 use super::credentials::Credentials;
 
 const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster");
@@ -88,7 +89,7 @@ pub struct Layout<'a> {
     pub credentials: &'a Credentials,
     pub etcd_port: u16,
     pub apiserver_port: u16,
-    pub audit_bodies: bool,
+    pub record: Record,
 }
 
 impl Layout<'_> {
@@ -101,9 +102,11 @@ impl Layout<'_> {
     }
 
     fn audit_policy(&self) -> PathBuf {
-        let bodies = Path::new(HERE).join("../audit/audit-policy.yaml");
-        let requests = Path::new(HERE).join("audit-policy.yaml");
-        if self.audit_bodies { bodies } else { requests }
+        Path::new(HERE).join(match self.record {
+            Record::Everything => "audit-policy.yaml",
+            Record::Bodies => "../audit/audit-policy.yaml",
+            Record::OperatorAlone => "audit-policy-operator.yaml",
+        })
     }
 
     pub fn audit_log(&self) -> PathBuf {
@@ -142,10 +145,12 @@ impl Layout<'_> {
 
     fn apiserver<'f>(&self, flags: &'f mut Flags) -> &'f mut Flags {
         let file = |name| self.credentials.file(name);
+        if self.record != Record::OperatorAlone {
+            flags.set("--storage-media-type", "application/json");
+        }
         flags
             .set("--etcd-servers", self.etcd_url())
             .set("--etcd-compaction-interval", "0")
-            .set("--storage-media-type", "application/json")
             .set("--bind-address", "127.0.0.1")
             .set("--secure-port", self.apiserver_port.to_string())
             // A loopback address is no valid endpoint of the service `kubernetes`.

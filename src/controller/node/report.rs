@@ -19,8 +19,8 @@ use crate::decide::node::plan::status;
 use crate::decide::node::plan::status::Hold;
 use crate::decide::rollout::{Live, Way};
 
-/// A controller mostly answers at once, and what it says is worth more than that it has not yet.
-const UNSEEN_PATIENCE: SignedDuration = SignedDuration::from_millis(300);
+/// Many workloads are ready by then, and their nodes need one status for a release in place of two.
+const PROGRESS_PATIENCE: SignedDuration = SignedDuration::from_secs(2);
 
 /// What the loop remembers of its status writes.
 #[derive(Default)]
@@ -30,8 +30,8 @@ pub struct ReportMemory {
     hold_since: Option<Timestamp>,
     /// When it is worth one all the same.
     hold_at: Option<Timestamp>,
-    /// Since when there is nothing to say of a new release but that a controller has not seen it.
-    unseen_since: Option<Timestamp>,
+    /// Since when there is nothing to say of a new release but that its workloads are not ready yet.
+    progress_since: Option<Timestamp>,
     forced: bool,
     /// An event has said that it is forced.
     told_forced: bool,
@@ -88,12 +88,11 @@ impl NodeReconciler<'_> {
         hold
     }
 
-    /// Writes the status when it is due; returns when it will be, if not yet. `unseen`: a controller has not seen an object yet.
+    /// Writes the status when it is due; returns when it will be, if not yet.
     pub async fn report(
         &mut self,
         node: &NodeDigest,
         mut new: NodeStatus,
-        unseen: bool,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, ApiError> {
         let not_taken_over = node.is_not_taken_over();
@@ -110,16 +109,17 @@ impl NodeReconciler<'_> {
         if due > now {
             return Ok(Some(due));
         }
-        let news = new.observed_start_time != node.status.observed_start_time;
         let memory = &mut self.memory.report;
-        if news && unseen {
-            let since = *memory.unseen_since.get_or_insert(now);
-            let at = since.checked_add(UNSEEN_PATIENCE).unwrap_or(now);
+        if status::is_only_progress(&node.status, &new) {
+            // A clock that went back must not put it off for long.
+            let since = memory.progress_since.unwrap_or(now).min(now);
+            memory.progress_since = Some(since);
+            let at = since.checked_add(PROGRESS_PATIENCE).unwrap_or(now);
             if at > now {
                 return Ok(Some(at));
             }
         }
-        memory.unseen_since = None;
+        memory.progress_since = None;
         // What another process has seen since stays.
         if new.landed_release == node.status.landed_release {
             new.landed_release = None;

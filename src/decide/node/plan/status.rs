@@ -214,6 +214,12 @@ pub fn due(
     Some(now)
 }
 
+/// Whether `new` is the first status of a release, and says no more of it than that its workloads are not ready yet.
+pub fn is_only_progress(old: &NodeStatus, new: &NodeStatus) -> bool {
+    let is_new_release = new.observed_start_time != old.observed_start_time;
+    is_new_release && new.failed_resources == 0 && !conditions::is_true(&new.conditions, "Rolled")
+}
+
 /// The status without the hold and without generations.
 fn but_hold(status: &NodeStatus) -> NodeStatus {
     let mut rest = status.clone();

@@ -3,6 +3,7 @@
 mod edited;
 mod jobs;
 mod ownership;
+mod progress;
 mod record;
 mod status;
 mod take_down;
