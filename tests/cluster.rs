@@ -50,7 +50,7 @@ pub struct Options {
     pub record: Record,
 }
 
-/// What the API server keeps for whoever looks at a test's requests and objects.
+/// What the API server records of a test's requests, and how it stores objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// The audit log has every write, and every request of a service account. All objects are stored as JSON, so that an auditor

@@ -30,7 +30,7 @@ pub struct ReportMemory {
     hold_since: Option<Timestamp>,
     /// When it is worth one all the same.
     hold_at: Option<Timestamp>,
-    /// Since when there is nothing to say of a new release but that its workloads are not ready yet.
+    /// Since when the status of a new release would say only that its workloads are not ready yet.
     progress_since: Option<Timestamp>,
     forced: bool,
     /// An event has said that it is forced.

@@ -96,6 +96,22 @@ fn node(facts: Vec<Facts>) -> NodeDigest {
     }
 }
 
+/// The status of a node whose one object has this readiness.
+fn status_of(
+    node: &NodeDigest,
+    readiness: Readiness,
+    hold: Option<super::status::Hold>,
+) -> NodeStatus {
+    let object = Child {
+        readiness: readiness.into(),
+        ..child(&node.facts[0], node)
+    };
+    let children = [Some(object)];
+    let all = seen(node, &children);
+    let plan = plan(node, &all, &Rest::default(), at(0));
+    super::status::of_node(node, &all, &plan, hold, at(0))
+}
+
 /// The object of a resource, applied and ready.
 fn child(facts: &Facts, owner: &NodeDigest) -> Child {
     Child {

@@ -291,16 +291,6 @@ fn what_is_skipped_because_of_a_render_error_counts_like_it() {
 #[test]
 fn a_status_is_written_when_it_is_worth_it() {
     let mut node = node(vec![facts("a", &[])]);
-    let status_of = |node: &NodeDigest, readiness: Readiness, hold: Option<status::Hold>| {
-        let object = Child {
-            readiness: readiness.into(),
-            ..child(&node.facts[0], node)
-        };
-        let children = [Some(object)];
-        let all = seen(node, &children);
-        let plan = plan(node, &all, &Rest::default(), at(0));
-        status::of_node(node, &all, &plan, hold, at(0))
-    };
     let waits = |name: &str| Readiness::Waiting(Reason::Terminating { name: name.into() });
     let ready = status_of(&node, Readiness::Ready, None);
     node.status = Arc::new(ready.clone());
