@@ -102,7 +102,8 @@ async fn settle(
 
 /// A settled fleet: no write, and no read but the lease's, while the hub reads its rows 20 times. The same form again and
 /// an edit of its metadata reach no node and no object. A change of one resource costs each node one write, one release,
-/// one apply, one live read, one event and at most two status writes, a third where its Deployment is not ready within 2 s.
+/// one apply, one live read, one event and at most two status writes. A few may take a third one,
+/// for a Deployment that is not ready within 2 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_costs_nothing_and_a_change_what_it_must() -> Result<()> {
     let cluster = Cluster::start(Options::default()).await?;

@@ -119,7 +119,6 @@ impl NodeReconciler<'_> {
                 return Ok(Some(at));
             }
         }
-        memory.progress_since = None;
         // What another process has seen since stays.
         if new.landed_release == node.status.landed_release {
             new.landed_release = None;
@@ -164,7 +163,7 @@ impl NodeReconciler<'_> {
             events.tell(&about, EventReason::Edited, news.to_owned());
         }
         let memory = &mut self.memory.report;
-        (memory.written, memory.hold_since) = (Some(now), None);
+        (memory.written, memory.hold_since, memory.progress_since) = (Some(now), None, None);
         self.world.rollout_queue.add(node.hub_key());
         Ok(None)
     }

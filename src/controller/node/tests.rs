@@ -5,6 +5,8 @@ use std::convert::Infallible;
 use kube::client::Body;
 
 use super::*;
+use crate::api::conditions::{self, ConditionReason, ConditionState};
+use crate::api::node::NodeStatus;
 use crate::cluster::events::Events;
 use crate::cluster::objects::Objects;
 use crate::controller::decisions::Decide;
@@ -12,10 +14,15 @@ use crate::controller::metrics::Metrics;
 
 /// A world whose API server never answers.
 fn world() -> Arc<World> {
-    let silent = tower::service_fn(|_: http::Request<Body>| {
-        std::future::pending::<Result<http::Response<Body>, Infallible>>()
-    });
-    let client = kube::Client::new(silent, "default");
+    world_of(|_| std::future::pending::<Result<_, Infallible>>())
+}
+
+fn world_of<A, F>(api_server: A) -> Arc<World>
+where
+    A: FnMut(http::Request<Body>) -> F + Send + 'static,
+    F: Future<Output = Result<http::Response<Body>, Infallible>> + Send + 'static,
+{
+    let client = kube::Client::new(tower::service_fn(api_server), "default");
     let events = Events::start(client.clone(), None);
     let databases = crate::controller::hub::Databases::default();
     World::new(
@@ -67,4 +74,30 @@ async fn a_node_whose_reconcile_panicked_is_not_ready_before_anybody_answers() {
     let looked = world.looked.lock();
     let why = looked[&key].in_vain.as_deref().unwrap_or_default();
     assert!(why.contains("panicked") && why.contains("in 30 s"), "{why}");
+}
+
+#[tokio::test]
+async fn a_refused_status_of_a_release_is_not_put_off_again() {
+    let world = world_of(|_| {
+        let refused = http::Response::builder().status(403);
+        std::future::ready(Ok(refused.body(Body::empty()).unwrap()))
+    });
+    let node = serde_json::json!({"metadata": {"namespace": "tenants", "name": "acme-web", "uid": "u", "resourceVersion": "1"}, "spec": {"uid": "acme", "templateRef": "web"}});
+    let node = NodeDigest::of(&node, None);
+    let at = |seconds| Timestamp::from_second(seconds).unwrap();
+    let mut new = NodeStatus {
+        observed_start_time: Some("2027-01-15T08:00:00Z".into()),
+        ..NodeStatus::default()
+    };
+    let working = ConditionState::new("Progressing", true, ConditionReason::Reconciling, "");
+    conditions::merge(&mut new.conditions, &[working], None, at(0));
+    let mut reconciler = NodeReconciler {
+        world: &world,
+        key: node.key.clone(),
+        memory: Box::default(),
+    };
+    let mut report = async |seconds| reconciler.report(&node, new.clone(), at(seconds)).await;
+    assert_eq!(report(0).await.unwrap(), Some(at(2)));
+    assert!(report(2).await.is_err(), "refused");
+    assert!(report(3).await.is_err(), "refused, not put off");
 }

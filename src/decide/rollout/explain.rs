@@ -106,7 +106,9 @@ impl Asked<'_> {
 
     fn of_live_node(&self, node: &NodeDigest) -> Explanation {
         let ready = conditions::find(&node.status.conditions, "Ready");
-        let mut state = match ready.filter(|_| node.status_is_current()) {
+        // A status of the release before says nothing of this one.
+        let ready = ready.filter(|_| node.status_is_current());
+        let mut state = match ready {
             Some(ready) if ready.status == "True" => "live and ready".to_owned(),
             Some(ready) => format!("live, and not ready: {}", ready.message),
             None => "live; the operator has not reported on it yet".to_owned(),
@@ -140,7 +142,8 @@ impl Asked<'_> {
                 "nothing, if it becomes ready soon; else {}",
                 next::MEND_NODE
             )),
-            (false, _) => is_edited.then(|| next::TAKE_BACK.to_owned()),
+            (false, _) if is_edited => Some(next::TAKE_BACK.to_owned()),
+            (false, _) => ready.is_none().then(|| next::UNTOLD.to_owned()),
         };
         if is_broken
             && self.formless.is_none()
@@ -154,7 +157,8 @@ impl Asked<'_> {
             explanation.why = Some(kept.message.to_string());
             explanation.next = Some(next::CONFIRM.to_owned());
         }
-        if let Some(slot) = self.slot_of(node).filter(|_| !is_broken) {
+        let is_ready = ready.is_some() && !is_broken;
+        if let Some(slot) = self.slot_of(node).filter(|_| is_ready) {
             explanation.why = Some(match slot.min_ready_seconds {
                 0 => "it keeps its slot until lynqgate has checked it once more".to_owned(),
                 n => {

@@ -366,8 +366,10 @@ fn time(rollout: &FormRolloutStatus, now: Timestamp) -> Option<String> {
 /// `form`: the node's form, where its hub has it.
 pub fn of_node(node: &NodeDigest, form: Option<&Part>) -> Part {
     let conditions = &node.status.conditions;
+    // Until then the status is that of the release before.
+    let is_reported = node.held() || node.status_is_current();
     let (verdict, why) = match kstatus::of_node(conditions) {
-        _ if node.deleting || conditions.is_empty() => (Verdict::Progressing, None),
+        _ if node.deleting || conditions.is_empty() || !is_reported => (Verdict::Progressing, None),
         Standing::Failed(why) => (Verdict::Degraded, Some(why)),
         Standing::InProgress(why) => (Verdict::Progressing, Some(why)),
         Standing::Current if node.status_is_current() => (Verdict::Complete, None),

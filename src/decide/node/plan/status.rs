@@ -214,10 +214,15 @@ pub fn due(
     Some(now)
 }
 
-/// Whether `new` is the first status of a release, and says no more of it than that its workloads are not ready yet.
+/// Whether `new` is the first status of a release, and says no more of it than that its workloads are not ready yet. What lynqgate
+/// must remember of the objects is more: a process that stops must not forget what it applied.
 pub fn is_only_progress(old: &NodeStatus, new: &NodeStatus) -> bool {
+    let is_true = |name| conditions::is_true(&new.conditions, name);
     let is_new_release = new.observed_start_time != old.observed_start_time;
-    is_new_release && new.failed_resources == 0 && !conditions::is_true(&new.conditions, "Rolled")
+    let remembers_the_same = old.applied_resources == new.applied_resources
+        && old.applied_kinds == new.applied_kinds
+        && old.completed_jobs == new.completed_jobs;
+    is_new_release && remembers_the_same && is_true("Progressing") && !is_true("Degraded")
 }
 
 /// The status without the hold and without generations.

@@ -317,19 +317,33 @@ fn a_held_node_goes_on_only_while_its_form_does() {
     }
 }
 
+/// A node whose status speaks of what is live.
+fn live_node(conditions: &[Value]) -> NodeDigest {
+    let spec = json!({"uid": "z", "hubId": "tenants", "templateRef": "web"});
+    let hash = content::hash(Some(&spec)).to_string();
+    let annotations = json!({names::DESIRED_HASH: hash, names::LIVE_HASH: hash});
+    let node = json!({
+        "metadata": {"name": "z-web", "annotations": annotations},
+        "spec": spec,
+        "status": {"observedHash": hash, "conditions": conditions},
+    });
+    NodeDigest::of(&node, None)
+}
+
+#[test]
+fn a_released_correction_does_not_show_the_failure_that_it_corrects() {
+    let failed = condition("Degraded", "True", "ResourceFailures", "no such image");
+    let mut node = live_node(&[failed]);
+    assert_eq!(of_node(&node, None).verdict, Verdict::Degraded);
+    node.start = Some("2027-01-15T08:00:01Z".into());
+    let part = of_node(&node, None);
+    assert_eq!(part.verdict, Verdict::Progressing);
+    assert!(part.problems.is_empty());
+}
+
 #[test]
 fn a_live_node_that_is_not_ready_says_what_halts_its_form() {
-    let node = |ready: &str| {
-        let spec = json!({"uid": "z", "hubId": "tenants", "templateRef": "web"});
-        let hash = content::hash(Some(&spec)).to_string();
-        let annotations = json!({names::DESIRED_HASH: hash, names::LIVE_HASH: hash});
-        let node = json!({
-            "metadata": {"name": "z-web", "annotations": annotations},
-            "spec": spec,
-            "status": {"conditions": [condition("Ready", ready, "NotReady", "no such image")]},
-        });
-        NodeDigest::of(&node, None)
-    };
+    let node = |ready: &str| live_node(&[condition("Ready", ready, "NotReady", "no such image")]);
     let stops = json!([condition("RolloutComplete", "False", "Failed", "")]);
     let going = form(7, rollout("InProgress", json!({})), goes_on());
     let halted = form(7, rollout("Failed", json!({"waiting": waits()})), stops);

@@ -10,7 +10,7 @@ use crate::api::hub::{HubRolloutStatus, HubStatus};
 use crate::api::node::NodeStatus;
 use crate::api::{names, stamp};
 use crate::decide::node::digest::NodeDigest;
-use crate::decide::rollout::explain::{Asked, Explanation, FormTold, Leader, of_nobody};
+use crate::decide::rollout::explain::{Asked, Explanation, FormTold, Leader, next, of_nobody};
 use crate::decide::rollout::formless::Formless;
 use crate::decide::rollout::not_reached;
 use crate::decide::rollout::status::Force;
@@ -318,6 +318,24 @@ fn force_is_told_as_long_as_it_is_there() {
         assert!(told.of_form().state.ends_with(&said));
         let state = told.of_node(&live_node("n0", true, 0)).state;
         assert!(state.contains(&format!("to it: lynq.sh/force-rollout=true is on {on}")));
+    }
+}
+
+#[test]
+fn a_release_without_a_report_is_neither_ready_nor_broken() {
+    let mut snapshot = fleet("yAA", 1);
+    snapshot.slots = vec![slot(0, "99")];
+    let told = Told::of(&snapshot, 1);
+    for ready in [true, false] {
+        let mut node = live_node("n0", ready, 0);
+        node.start = Some(stamp::millis(at(1)).to_string());
+        let explained = told.of_node(&node);
+        assert!(
+            explained.state.contains("has not reported on it yet"),
+            "{explained}"
+        );
+        assert_eq!(explained.why, None);
+        assert_eq!(explained.next.as_deref(), Some(next::UNTOLD));
     }
 }
 

@@ -16,11 +16,28 @@ fn only_a_new_release_that_is_neither_ready_nor_failed_may_wait_for_its_status()
         Readiness::Failed(reason()),
     ]
     .map(|readiness| status_of(&node, readiness, None));
+    let with = |change: &dyn Fn(&mut NodeStatus)| {
+        let mut status = waits.clone();
+        change(&mut status);
+        status
+    };
+    let applied = with(&|status| status.applied_resources.push("Thing/t/new@b".into()));
+    let watches = with(&|status| status.applied_kinds.push("example.com/v1/Thing".into()));
+    let job = with(&|status| status.completed_jobs = vec!["migrate: 1".into()]);
+    node.facts = vec![facts("a", &["b"]), facts("b", &["a"])].into();
+    let cycle = status_of(&node, Readiness::Waiting(reason()), None);
+    node.live = Live::Unknown;
+    let unknown = status_of(&node, Readiness::Waiting(reason()), None);
     for (name, new, may_wait) in [
         ("the release before", &broken, false),
         ("a new release that is ready", &ready, false),
         ("a new release that is not ready", &waits, true),
         ("a new release that failed", &fails, false),
+        ("a new object", &applied, false),
+        ("an object of a new kind", &watches, false),
+        ("a Job that completed", &job, false),
+        ("a cycle of dependencies", &cycle, false),
+        ("it is not known what runs", &unknown, false),
     ] {
         assert_eq!(status::is_only_progress(&old, new), may_wait, "{name}");
     }
