@@ -212,7 +212,8 @@ impl NodeReconciler<'_> {
                 self.note_looked(node, None);
                 if kinds.unknown {
                     // The next look goes the same way.
-                    return Ok(now.checked_add(Backoff::UNASKED.first).ok());
+                    let again = now.checked_add(Backoff::UNASKED.first).ok();
+                    return Ok(again.into_iter().chain(due).min());
                 }
                 (self.memory.failures, self.memory.conflicts) = (0, 0);
                 let pods_at = self.look_at_pods(node, &keys, &children).await;

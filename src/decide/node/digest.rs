@@ -281,6 +281,17 @@ impl NodeDigest {
             && self.status.observed_start_time == self.start
     }
 
+    /// The condition Ready, if it says something of what is live now: a status of another release does not, but for the reason why
+    /// lynqgate could not look at the node.
+    pub fn ready_told(&self) -> Option<&Condition> {
+        let could_not_look = |ready: &Condition| {
+            ready.reason == *ConditionReason::LookFailed.as_str()
+                && ready.observed_generation == Some(self.generation)
+        };
+        let ready = conditions::find(&self.status.conditions, "Ready");
+        ready.filter(|ready| self.status_is_current() || could_not_look(ready))
+    }
+
     /// Whether the status is about the current state. If the live content is not known, the status must be for the current
     /// generation: before the last write, the node loop may have been rolling out content that is no longer known.
     fn is_seen(&self) -> bool {

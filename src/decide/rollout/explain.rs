@@ -105,13 +105,11 @@ impl Asked<'_> {
     }
 
     fn of_live_node(&self, node: &NodeDigest) -> Explanation {
-        let ready = conditions::find(&node.status.conditions, "Ready");
-        // A status of the release before says nothing of this one.
-        let ready = ready.filter(|_| node.status_is_current());
+        let ready = node.ready_told();
         let mut state = match ready {
             Some(ready) if ready.status == "True" => "live and ready".to_owned(),
             Some(ready) => format!("live, and not ready: {}", ready.message),
-            None => "live; the operator has not reported on it yet".to_owned(),
+            None => "live; lynqgate has not reported on this release yet".to_owned(),
         };
         if let Some(since) = node.start.as_deref().and_then(stamp::parse) {
             state = format!("{state}; live for {}", self.since(since));

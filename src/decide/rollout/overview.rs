@@ -13,6 +13,7 @@ use crate::api::hub::HubStatus;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::partition;
 use crate::decide::partition::walk;
+use crate::decide::rollout::Live;
 use crate::decide::rollout::explain::{FormTold, Leader, next, short};
 use crate::decide::rollout::reason::Reason;
 pub use screen::Style;
@@ -366,10 +367,15 @@ fn time(rollout: &FormRolloutStatus, now: Timestamp) -> Option<String> {
 /// `form`: the node's form, where its hub has it.
 pub fn of_node(node: &NodeDigest, form: Option<&Part>) -> Part {
     let conditions = &node.status.conditions;
-    // Until then the status is that of the release before.
-    let is_reported = node.held() || node.status_is_current();
+    // For a moment after a release, the status is that of the release before.
+    let is_old = matches!(node.live, Live::Hash(_)) && !node.status_is_current();
+    let held = || {
+        let held = conditions::find(conditions, "Held");
+        held.filter(|held| node.held() && held.status == "True")
+    };
     let (verdict, why) = match kstatus::of_node(conditions) {
-        _ if node.deleting || conditions.is_empty() || !is_reported => (Verdict::Progressing, None),
+        _ if node.deleting || conditions.is_empty() => (Verdict::Progressing, None),
+        _ if is_old => (Verdict::Progressing, node.ready_told().or_else(held)),
         Standing::Failed(why) => (Verdict::Degraded, Some(why)),
         Standing::InProgress(why) => (Verdict::Progressing, Some(why)),
         Standing::Current if node.status_is_current() => (Verdict::Complete, None),
@@ -381,14 +387,14 @@ pub fn of_node(node: &NodeDigest, form: Option<&Part>) -> Part {
         () => "live",
     };
     let status = &node.status;
-    let summary = format!(
-        "{state}; form {}, hub {}; {} of {} resources ready, {} failed",
-        node.form,
-        node.hub,
-        status.ready_resources,
-        status.desired_resources,
-        status.failed_resources
-    );
+    let resources = match is_old {
+        true => "lynqgate has not reported on its last release yet".to_owned(),
+        false => format!(
+            "{} of {} resources ready, {} failed",
+            status.ready_resources, status.desired_resources, status.failed_resources
+        ),
+    };
+    let summary = format!("{state}; form {}, hub {}; {resources}", node.form, node.hub);
     let why = why.map(|why| Problem::told(why, None));
     let mut part = Part {
         problems: why.into_iter().collect(),

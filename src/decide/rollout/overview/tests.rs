@@ -1,5 +1,7 @@
 //! Screens, as they are read.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -331,14 +333,53 @@ fn live_node(conditions: &[Value]) -> NodeDigest {
 }
 
 #[test]
-fn a_released_correction_does_not_show_the_failure_that_it_corrects() {
+fn a_release_without_a_status_does_not_show_the_failure_of_the_release_before() {
     let failed = condition("Degraded", "True", "ResourceFailures", "no such image");
-    let mut node = live_node(&[failed]);
-    assert_eq!(of_node(&node, None).verdict, Verdict::Degraded);
-    node.start = Some("2027-01-15T08:00:01Z".into());
-    let part = of_node(&node, None);
-    assert_eq!(part.verdict, Verdict::Progressing);
-    assert!(part.problems.is_empty());
+    let held = condition("Held", "True", "WindowFull", "waits for a slot");
+    let mut in_vain = condition("Ready", "False", "LookFailed", "it panicked");
+    in_vain["observedGeneration"] = json!(0);
+    let mut in_vain_before = in_vain.clone();
+    in_vain_before["observedGeneration"] = json!(-1);
+    let node = |conditions: &[&Value]| {
+        let mut node = live_node(&Vec::from_iter(conditions.iter().copied().cloned()));
+        Arc::make_mut(&mut node.status).failed_resources = 1;
+        assert_eq!(of_node(&node, None).verdict, Verdict::Degraded);
+        node.start = Some("2027-01-15T08:00:01Z".into());
+        node
+    };
+    let released = node(&[&failed, &held]);
+    let held_again = NodeDigest {
+        desired: "another".into(),
+        ..released.clone()
+    };
+    for (name, node, why) in [
+        ("released", released, vec![]),
+        (
+            "held again",
+            held_again,
+            vec!["WindowFull: waits for a slot"],
+        ),
+        (
+            "it cannot be looked at",
+            node(&[&failed, &in_vain]),
+            vec!["LookFailed: it panicked"],
+        ),
+        (
+            "nor could the release before",
+            node(&[&failed, &in_vain_before]),
+            vec![],
+        ),
+    ] {
+        let part = of_node(&node, None);
+        let told: Vec<String> = part.problems.iter().map(Problem::why).collect();
+        assert_eq!(part.verdict, Verdict::Progressing, "{name}");
+        assert_eq!(told, why, "{name}");
+        assert!(
+            !part.summary.contains("1 failed"),
+            "{name}: {}",
+            part.summary
+        );
+    }
 }
 
 #[test]

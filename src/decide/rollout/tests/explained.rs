@@ -331,7 +331,9 @@ fn a_release_without_a_report_is_neither_ready_nor_broken() {
         node.start = Some(stamp::millis(at(1)).to_string());
         let explained = told.of_node(&node);
         assert!(
-            explained.state.contains("has not reported on it yet"),
+            explained
+                .state
+                .contains("has not reported on this release yet"),
             "{explained}"
         );
         assert_eq!(explained.why, None);

@@ -24,10 +24,20 @@ fn only_a_new_release_that_is_neither_ready_nor_failed_may_wait_for_its_status()
     let applied = with(&|status| status.applied_resources.push("Thing/t/new@b".into()));
     let watches = with(&|status| status.applied_kinds.push("example.com/v1/Thing".into()));
     let job = with(&|status| status.completed_jobs = vec!["migrate: 1".into()]);
+    let unknown = NodeDigest {
+        live: Live::Unknown,
+        ..node.clone()
+    };
     node.facts = vec![facts("a", &["b"]), facts("b", &["a"])].into();
-    let cycle = status_of(&node, Readiness::Waiting(reason()), None);
-    node.live = Live::Unknown;
-    let unknown = status_of(&node, Readiness::Waiting(reason()), None);
+    let degraded = with(&|status| {
+        let degraded = status.conditions.iter_mut().find(|c| c.type_ == "Degraded");
+        degraded.unwrap().status = "True".into();
+    });
+    let [cycle, unknown] = [node.clone(), unknown].map(|node| NodeStatus {
+        applied_resources: old.applied_resources.clone(),
+        applied_kinds: old.applied_kinds.clone(),
+        ..status_of(&node, Readiness::Waiting(reason()), None)
+    });
     for (name, new, may_wait) in [
         ("the release before", &broken, false),
         ("a new release that is ready", &ready, false),
@@ -36,6 +46,7 @@ fn only_a_new_release_that_is_neither_ready_nor_failed_may_wait_for_its_status()
         ("a new object", &applied, false),
         ("an object of a new kind", &watches, false),
         ("a Job that completed", &job, false),
+        ("something to mend beside it", &degraded, false),
         ("a cycle of dependencies", &cycle, false),
         ("it is not known what runs", &unknown, false),
     ] {
