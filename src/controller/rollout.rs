@@ -68,6 +68,15 @@ fn rest_after(nodes: usize) -> Duration {
     OF_THOUSAND.mul_f64(thousands.powi(2)).min(LONGEST)
 }
 
+/// A computation over so many nodes. For fewer than 2,000 it takes a millisecond or less. On a busy machine it would take several
+/// to hand the worker's other tasks to another thread, and this task waits for that, too.
+fn compute<T>(nodes: usize, work: impl FnOnce() -> T) -> T {
+    match nodes < 2_000 {
+        true => work(),
+        false => process::compute(work),
+    }
+}
+
 /// Requests of one sort that a hub's release loop may have under way.
 const REQUESTS_MAX: usize = 16;
 
@@ -175,8 +184,8 @@ impl RolloutReconciler<'_> {
             }
             false => None,
         };
-        // Of a large fleet it takes a while.
-        let (mut snapshot, forms) = process::compute(|| self.snapshot(hub.as_deref(), confirmed));
+        let nodes = (self.world.nodes).with_hub(&self.key, |nodes| nodes.len());
+        let (mut snapshot, forms) = compute(nodes, || self.snapshot(hub.as_deref(), confirmed));
         if let Some(listed) = listed {
             snapshot
                 .nodes
@@ -192,7 +201,7 @@ impl RolloutReconciler<'_> {
         self.forget_refused(&snapshot);
         let recording = self.world.recordings.keep(&self.key, snapshot);
         let (snapshot, now) = (&recording.snapshot, recording.now);
-        let plan = process::compute(|| self.world.decisions.releases(snapshot, now));
+        let plan = compute(nodes, || self.world.decisions.releases(snapshot, now));
         let plan = self.remember_plan(plan);
         self.memory.rests_until = Some(clock::instant() + rest_after(snapshot.nodes.len()));
         if plan.ledger.is_none() && plan.confirm.is_empty() {

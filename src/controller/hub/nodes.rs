@@ -15,7 +15,6 @@ use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
-use crate::cluster::process;
 use crate::controller::hub::LASTING;
 use crate::controller::hub::turn::Turn;
 use crate::controller::{Said, World};
@@ -127,7 +126,7 @@ pub async fn write_nodes(
                 let before = world
                     .nodes
                     .get(&NodeKey::new(hub.0.as_str(), write.name.clone()));
-                let mut object = process::compute(|| source.object(write));
+                let mut object = source.object(write);
                 let written = match &before {
                     Some(before) if before.holds_lynqs_templates() => {
                         write_over_lynqs(world, &key, &mut object).await
