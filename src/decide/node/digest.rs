@@ -281,8 +281,8 @@ impl NodeDigest {
             && self.status.observed_start_time == self.start
     }
 
-    /// The condition Ready, if it says something of what is live now: a status of another release does not, but for the reason why
-    /// lynqgate could not look at the node.
+    /// The condition Ready, if it is about what is live now. The status of another release is not, except where Ready says why lynqgate
+    /// could not look at the node.
     pub fn ready_told(&self) -> Option<&Condition> {
         let could_not_look = |ready: &Condition| {
             ready.reason == *ConditionReason::LookFailed.as_str()
