@@ -68,10 +68,12 @@ fn rest_after(nodes: usize) -> Duration {
     OF_THOUSAND.mul_f64(thousands.powi(2)).min(LONGEST)
 }
 
-/// A computation over so many nodes. For fewer than 2,000 it takes a millisecond or less. On a busy machine it would take several
-/// to hand the worker's other tasks to another thread, and this task waits for that, too.
-fn compute<T>(nodes: usize, work: impl FnOnce() -> T) -> T {
-    match nodes < 2_000 {
+/// Below this number of nodes, a computation of a pass takes about a millisecond. On a busy machine, handing the worker's other
+/// tasks to another thread delays the pass by more (docs/BENCHMARKS.md, "A rollout").
+const LARGE_HUB: usize = 2_000;
+
+fn compute_over<T>(nodes: usize, work: impl FnOnce() -> T) -> T {
+    match nodes < LARGE_HUB {
         true => work(),
         false => process::compute(work),
     }
@@ -185,7 +187,8 @@ impl RolloutReconciler<'_> {
             false => None,
         };
         let nodes = (self.world.nodes).with_hub(&self.key, |nodes| nodes.len());
-        let (mut snapshot, forms) = compute(nodes, || self.snapshot(hub.as_deref(), confirmed));
+        let (mut snapshot, forms) =
+            compute_over(nodes, || self.snapshot(hub.as_deref(), confirmed));
         if let Some(listed) = listed {
             snapshot
                 .nodes
@@ -201,7 +204,7 @@ impl RolloutReconciler<'_> {
         self.forget_refused(&snapshot);
         let recording = self.world.recordings.keep(&self.key, snapshot);
         let (snapshot, now) = (&recording.snapshot, recording.now);
-        let plan = compute(nodes, || self.world.decisions.releases(snapshot, now));
+        let plan = compute_over(nodes, || self.world.decisions.releases(snapshot, now));
         let plan = self.remember_plan(plan);
         self.memory.rests_until = Some(clock::instant() + rest_after(snapshot.nodes.len()));
         if plan.ledger.is_none() && plan.confirm.is_empty() {

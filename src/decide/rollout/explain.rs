@@ -109,7 +109,7 @@ impl Asked<'_> {
         let mut state = match ready {
             Some(ready) if ready.status == "True" => "live and ready".to_owned(),
             Some(ready) => format!("live, and not ready: {}", ready.message),
-            None => "live; lynqgate has not reported on this release yet".to_owned(),
+            None => "live; no status update since its release".to_owned(),
         };
         if let Some(since) = node.start.as_deref().and_then(stamp::parse) {
             state = format!("{state}; live for {}", self.since(since));

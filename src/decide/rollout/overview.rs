@@ -388,7 +388,7 @@ pub fn of_node(node: &NodeDigest, form: Option<&Part>) -> Part {
     };
     let status = &node.status;
     let resources = match is_old {
-        true => "lynqgate has not reported on its last release yet".to_owned(),
+        true => "no status update since its last release".to_owned(),
         false => format!(
             "{} of {} resources ready, {} failed",
             status.ready_resources, status.desired_resources, status.failed_resources

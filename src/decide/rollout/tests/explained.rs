@@ -333,7 +333,7 @@ fn a_release_without_a_report_is_neither_ready_nor_broken() {
         assert!(
             explained
                 .state
-                .contains("has not reported on this release yet"),
+                .contains("no status update since its release"),
             "{explained}"
         );
         assert_eq!(explained.why, None);
