@@ -68,8 +68,8 @@ fn rest_after(nodes: usize) -> Duration {
     OF_THOUSAND.mul_f64(thousands.powi(2)).min(LONGEST)
 }
 
-/// Below this number of nodes, a computation of a pass takes about a millisecond. On a busy machine, handing the worker's other
-/// tasks to another thread delays the pass by more (docs/BENCHMARKS.md, "A rollout").
+/// Below this number of nodes, a pass computes on its own worker: a plan takes about a millisecond. On a busy machine, a rollout of 1,000
+/// nodes was slower when each pass handed its worker's other tasks to another thread (docs/BENCHMARKS.md, "A rollout").
 const LARGE_HUB: usize = 2_000;
 
 fn compute_over<T>(nodes: usize, work: impl FnOnce() -> T) -> T {
